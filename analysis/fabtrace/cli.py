@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line `fabtrace COMMAND ...`.
+
+A command is a module with `add_parser(subparsers)`, which adds its parser and sets the default
+`run` to a function from the parsed arguments to an exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fabtrace import VERSION
+from fabtrace.errors import FabtraceError
+
+Subparsers = Any  # argparse._SubParsersAction[argparse.ArgumentParser]; private in argparse
+
+# In the order in which --help shows them.
+COMMANDS = (
+    "fabtrace.record.command",
+    "fabtrace.views.report",
+    "fabtrace.views.timeline",
+)
+
+DESCRIPTION = "Record the events of fabtget and fabtput, and say where their time went."
+
+EPILOG = """\
+example:
+  fabtrace record -o run -- fabtget -a addr -n 2 --and fabtput -n 2 @addr
+  fabtrace report run
+  fabtrace timeline run --session 0
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="fabtrace",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-V", "--version", action="version", version=f"fabtrace {VERSION}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise
+            continue
+        module.add_parser(subparsers)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its errors become one line on stderr and an exit code."""
+    options = make_parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        code = run(options)
+        sys.stdout.flush()
+        return code
+    except FabtraceError as error:
+        print(f"fabtrace: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("fabtrace: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): nothing is wrong. Python would complain
+        # once more when it flushes at exit, so give it somewhere to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE

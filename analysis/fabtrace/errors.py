@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The one exception that a user gets to see.
+
+Whoever decides that something is an error raises it, with a text that names the file or option and
+the remedy; `fabtrace.cli` prints it as one line. Anything else that escapes is a defect.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+
+
+class FabtraceError(Exception):
+    """An error with a text for people and an exit code for scripts."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_FAILURE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tables become processes, workers, sessions, operations and loss."""

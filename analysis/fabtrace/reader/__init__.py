@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A trace folder becomes tables; knows Babeltrace 2 and no meaning."""
