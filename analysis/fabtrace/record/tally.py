@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How many events a trace holds, by process and name, and how many are missing.
+
+The trace is counted, not LTTng's counters believed. Every event has its writer's number and a count of the
+events of its name, so what is missing between 0 and the highest, and up to what the writer says at
+its end (`emitted`), was lost. Counting goes through babeltrace2's text: about 2 s a million events.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from fabtrace.errors import FabtraceError
+from fabtrace.record import processes
+from fabtrace.record.signals import Signals
+
+WRITER_THREADS = 1024  # a writer is its process's instance x this + thread
+CHUNK_BYTES = 1 << 20
+SILENCE_SECONDS = 60.0  # babeltrace2 spins for ever on some damaged traces
+
+_EVENT = re.compile(rb" fabt:(\w+): \{[^}]*\}, \{ writer = (\d+), seq = (\d+)")
+_EMITTED = re.compile(
+    rb" fabt:emitted: \{[^}]*\}, \{ writer = (\d+), seq = \d+, event = \( \"(\w+)\"[^)]*\), count = (\d+)"
+)
+_PROCESS = re.compile(
+    rb" fabt:process: \{[^}]*\}, \{ writer = (\d+), .*?role = \( \"(\w+)\"[^)]*\), pid = (\d+),"
+    rb" run_id = (\w+)"
+)
+
+Series = tuple[int, bytes]  # a writer, an event's name
+
+
+@dataclass
+class Tally:
+    """What a trace holds."""
+
+    counts: Counter[Series] = field(default_factory=Counter)
+    ends: dict[Series, int] = field(default_factory=dict)  # events written, as far as is known
+    processes: dict[int, tuple[str, int, int]] = field(
+        default_factory=dict
+    )  # instance: role, pid, run
+
+    def add(self, text: bytes) -> None:
+        """Count whole lines of babeltrace2's text."""
+        for name, writer, seq in _EVENT.findall(text):
+            self._note((int(writer), name), int(seq) + 1)
+            self.counts[int(writer), name] += 1
+        for writer, name, count in _EMITTED.findall(text):
+            self._note((int(writer), name), int(count))
+        for writer, role, pid, run in _PROCESS.findall(text):
+            self.processes[int(writer) // WRITER_THREADS] = (role.decode(), int(pid), int(run, 0))
+
+    def _note(self, series: Series, end: int) -> None:
+        if end > self.ends.get(series, 0):
+            self.ends[series] = end
+
+    @property
+    def events(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def lost(self) -> int:
+        return sum(end - self.counts[series] for series, end in self.ends.items())
+
+    def by_process(self) -> dict[int, Counter[str]]:
+        """For each process instance: how many events of each name."""
+        result: dict[int, Counter[str]] = {}
+        for (writer, name), count in self.counts.items():
+            result.setdefault(writer // WRITER_THREADS, Counter())[name.decode()] += count
+        return result
+
+
+def count(folder: Path, signals: Signals) -> Tally:
+    """Count the events of a trace. A signal ends it, with an error, as a broken trace does."""
+    program = shutil.which("babeltrace2")
+    if program is None:
+        raise FabtraceError(
+            "babeltrace2 is not in PATH: install it with `apt-get install babeltrace2`"
+        )
+    if not any(path.stat().st_size for path in folder.rglob("metadata")):
+        raise FabtraceError("the trace is empty: no program with fabt events ran")
+    child = subprocess.Popen(
+        [program, "--no-delta", "--clock-cycles", str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+    tally = Tally()
+    try:
+        assert child.stdout is not None and child.stderr is not None
+        for text in _lines(child.stdout, signals):
+            tally.add(text)
+        said = child.stderr.read().decode(errors="replace").strip()
+        if child.wait() != 0:
+            raise FabtraceError(
+                f"babeltrace2 cannot read the trace: {(said or 'no reason')[-300:]}"
+            )
+    finally:
+        if child.poll() is None:
+            processes.wait_or_kill([child.pid], 0)
+            child.wait()
+    return tally
+
+
+def _lines(stream: IO[bytes], signals: Signals) -> Iterator[bytes]:
+    """Blocks of whole lines."""
+    poll = select.poll()
+    poll.register(stream.fileno(), select.POLLIN)
+    poll.register(signals.fd, select.POLLIN)
+    rest = b""
+    while True:
+        ready = {fd for fd, _events in poll.poll(SILENCE_SECONDS * 1000)}
+        if not ready:
+            raise FabtraceError(
+                f"babeltrace2 said nothing for {SILENCE_SECONDS:.0f} s: a damaged trace?"
+            )
+        if signals.fd in ready and signals.collect():
+            raise FabtraceError("counting was interrupted")
+        if stream.fileno() not in ready:
+            continue
+        data = stream.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
+        if not data:
+            yield rest
+            return
+        whole, newline, tail = data.rpartition(b"\n")
+        if newline:
+            yield rest + whole + newline
+            rest = tail
+        else:
+            rest += tail
