@@ -90,6 +90,8 @@ def possible_processors() -> int:
 def room_bytes(folder: Path) -> int:
     """Free space for this user in the file system of a folder."""
     status = os.statvfs(folder)
+    if status.f_blocks == 0:
+        return 1 << 63  # not a file system that knows its size: let it speak for itself
     return status.f_bavail * status.f_frsize
 
 

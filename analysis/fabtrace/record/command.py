@@ -25,6 +25,7 @@ from fabtrace.record.signals import Signals
 
 LEVELS = ("light", "ops", "full")
 NAMES_SHOWN = 4
+COUNT_SILENTLY_BYTES = 256 * buffers.MIB  # takes about ten seconds
 
 DESCRIPTION = """\
 Run one or several commands together and record the events of those that have fabt tracepoints.
@@ -104,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
         runner = commands.Runner(plan.commands, environment(), signals, plan.grace_seconds)
         with recording(plan, client, signals):
             runner.run()
-        sound = summarise(plan, signals)
+        sound = summarise(plan, runner.environment["FABT_RUN_ID"], signals)
     if runner.failure is not None:
         raise runner.failure
     return runner.exit_code or (EXIT_OK if sound else EXIT_FAILURE)
@@ -170,8 +171,6 @@ def trace_folder(folder: Path) -> Iterator[None]:
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(13, "Permission denied")
     except OSError as error:
         raise FabtraceError(
             f"{folder}: cannot write the trace there: {error.strerror}; choose another folder with -o DIR"
@@ -218,26 +217,44 @@ def recording(plan: Plan, client: Client, signals: Signals) -> Iterator[None]:
                 say(f"{error}")
 
 
-def summarise(plan: Plan, signals: Signals) -> bool:
+def summarise(plan: Plan, run_id: str, signals: Signals) -> bool:
     """Say what was recorded and what to do with it; whether the trace can be used."""
+    if not tally.has_events(plan.folder):
+        say(f"{plan.shown}: no events: no program with fabt tracepoints ran")
+        return True
+    size = sum(path.stat().st_size for path in plan.folder.rglob("*") if path.is_file())
+    where = f"{buffers.format_size(size)} in {plan.shown}"
     try:
+        if size > COUNT_SILENTLY_BYTES:
+            say(f"counting the events of {where} (Ctrl-C skips it)")
         counted = tally.count(plan.folder, signals)
+    except tally.Interrupted:
+        say(f"events not counted; {where}")
     except FabtraceError as error:
         say(f"{plan.shown}: {error}")
-        return signals.stopped  # interrupted on purpose is not unsound
-    size = sum(path.stat().st_size for path in plan.folder.rglob("*") if path.is_file())
+        return False
+    else:
+        show_counts(counted, run_id)
+        say(f"{counted.events:,} events recorded, {counted.lost:,} lost; {where}")
+        if counted.lost:
+            now = str(plan.buffers).replace(" ", "")
+            say(f"fewer are lost with larger --buffers (they were {now}) or with --level light")
+    say(f"next: fabtrace report {shlex.quote(plan.shown)}")
+    return True
+
+
+def show_counts(counted: tally.Tally, run_id: str) -> None:
+    """A line a process, and a remark if some do not belong to this run."""
+    strangers = 0
     for instance, names in sorted(counted.by_process().items(), key=lambda item: -item[1].total()):
-        role, pid, _run = counted.processes.get(instance, ("process", 0, 0))
+        role, pid, run = counted.processes.get(instance, ("process", instance, None))
         most = ", ".join(f"{name} {count:,}" for name, count in names.most_common(NAMES_SHOWN))
         rest = ", ..." if len(names) > NAMES_SHOWN else ""
-        say(f"{role} {pid or instance}: {names.total():,} events: {most}{rest}")
-    say(
-        f"{counted.events:,} events recorded, {counted.lost:,} lost; {buffers.format_size(size)} in {plan.shown}"
-    )
-    if counted.lost:
-        say(
-            f"larger buffers lose less: --buffers (now {str(plan.buffers).replace(' ', '')}) or --level light"
+        say(f"{role} {pid}: {names.total():,} events: {most}{rest}")
+        strangers += run is not None and f"{run:016x}" != run_id.lower().removeprefix("0x").zfill(
+            16
         )
-    if counted.events:
-        say(f"next: fabtrace report {shlex.quote(plan.shown)}")
-    return True
+    if strangers:
+        say(
+            f"{strangers} of these processes were not started here: the session daemon serves all runs"
+        )

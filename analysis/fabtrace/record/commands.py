@@ -146,6 +146,7 @@ class Runner:
     _pidfds: dict[int, Command] = field(default_factory=dict)
     _deadline: float | None = None  # when those that still run are ended
     _next_signal: signal.Signals = signal.SIGTERM  # what they get at the deadline
+    _passed: set[signal.Signals] = field(default_factory=set)
     _ending: bool = False  # they were told to end
     _hint: float | None = None  # when to say that we wait for an address
 
@@ -221,7 +222,10 @@ class Runner:
             self._pipe.write()
         if self.signals.fd in ready:
             for number in self.signals.collect():
-                self._stop(number)
+                # `timeout` sends twice, people press twice: the commands get each signal once.
+                if number not in self._passed:
+                    self._passed.add(number)
+                    self._stop(number)
         for fd in [fd for fd in self._pidfds if fd in ready]:
             self._reap(fd)
         self._check_address()

@@ -56,7 +56,7 @@ class Signals:
         os.close(self._write_fd)
 
     def collect(self) -> list[signal.Signals]:
-        """Take what is in the pipe; return the stops that had not come before."""
+        """Take what is in the pipe; return the stops among it."""
         new: list[signal.Signals] = []
         try:
             numbers = os.read(self.fd, 512)
@@ -65,9 +65,10 @@ class Signals:
         for number in map(signal.Signals, numbers):
             if number == READY:
                 self.ready = True
-            elif number in STOPS and number not in self.stops:
-                self.stops.append(number)
+            elif number in STOPS:
                 new.append(number)
+                if number not in self.stops:
+                    self.stops.append(number)
         return new
 
     @property

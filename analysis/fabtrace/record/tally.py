@@ -78,15 +78,25 @@ class Tally:
         return result
 
 
+class Interrupted(Exception):
+    """A signal ended the counting."""
+
+
+def has_events(folder: Path) -> bool:
+    """Whether any program wrote anything: LTTng makes the files for the first."""
+    return any(folder.rglob("metadata"))
+
+
 def count(folder: Path, signals: Signals) -> Tally:
-    """Count the events of a trace. A signal ends it, with an error, as a broken trace does."""
+    """Count the events of a trace."""
     program = shutil.which("babeltrace2")
     if program is None:
         raise FabtraceError(
             "babeltrace2 is not in PATH: install it with `apt-get install babeltrace2`"
         )
-    if not any(path.stat().st_size for path in folder.rglob("metadata")):
-        raise FabtraceError("the trace is empty: no program with fabt events ran")
+    if not all(path.stat().st_size for path in folder.rglob("metadata")):
+        # Babeltrace would abort on it.
+        raise FabtraceError("a `metadata` file is empty: the trace cannot be read")
     child = subprocess.Popen(
         [program, "--no-delta", "--clock-cycles", str(folder)],
         stdin=subprocess.DEVNULL,
@@ -124,7 +134,7 @@ def _lines(stream: IO[bytes], signals: Signals) -> Iterator[bytes]:
                 f"babeltrace2 said nothing for {SILENCE_SECONDS:.0f} s: a damaged trace?"
             )
         if signals.fd in ready and signals.collect():
-            raise FabtraceError("counting was interrupted")
+            raise Interrupted
         if stream.fileno() not in ready:
             continue
         data = stream.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
