@@ -1,2 +1,136 @@
-#include "trace.h"
-int main(void){ fabt_trace_writer_start(3,0); FABT_TRACE(load,.worker=1); fabt_trace_writer_end(); return 0;}
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * fabtget and fabtput: one program, two names. */
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "results.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+static const char *program; /* the name we go by in messages */
+
+static void complain(const char *text)
+{
+    fprintf(stderr, "%s: %s\n", program, text);
+}
+
+static int complain_and_exit_code(const struct failure *failure)
+{
+    complain(failure->text);
+    return failure->usage ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static void print_version(void)
+{
+    printf("%s (fabtrace) %s, libfabric %u.%u, tracing: %s\n", program, FABT_VERSION,
+           FI_MAJOR(fi_version()), FI_MINOR(fi_version()), FABT_TRACING_NAME);
+}
+
+/* The arguments as one line. Option values never hold secrets: a token comes from a file. */
+static char *join_arguments(int argc, char **argv)
+{
+    size_t size = 1;
+    char *line, *out;
+
+    for (int i = 0; i < argc; i++)
+        size += strlen(argv[i]) + 1;
+    line = out = malloc(size);
+    if (line == NULL)
+        return NULL;
+    for (int i = 0; i < argc; i++)
+        out += sprintf(out, "%s%s", i == 0 ? "" : " ", argv[i]);
+    return line;
+}
+
+static void report_sessions(const struct engine *engine)
+{
+    for (uint32_t i = 0; i < engine->sessions_count; i++) {
+        const struct session *session = engine->sessions[i];
+        char text[512];
+
+        if (session->failure.code == 0 || engine_excused(engine, session))
+            continue;
+        results_describe_failure(engine, session, text, sizeof(text));
+        complain(text);
+    }
+}
+
+static void report_cancellation(const struct engine *engine, const struct engine_verdict *verdict)
+{
+    char text[160];
+
+    if (engine->signal != 0 && !engine->options->expect_cancel) {
+        snprintf(text, sizeof(text), "cancelled by signal %d (%s) with %u sessions under way",
+                 engine->signal, strsignal(engine->signal), verdict->cancelled);
+        complain(text);
+    } else if (engine->signal == 0 && engine->options->expect_cancel) {
+        complain("-c: the run ended and was not cancelled by a signal");
+    }
+}
+
+static int run(const struct options *options, const char *command_line)
+{
+    struct engine engine = {
+        .options = options,
+        .command_line = command_line,
+        .note = complain,
+    };
+    struct failure failure = {0};
+    int code;
+
+    engine_block_signals();
+    if (engine_run(&engine, &failure) != 0) {
+        code = complain_and_exit_code(&failure);
+    } else {
+        const struct engine_verdict verdict = engine_judge(&engine);
+
+        code = verdict.success ? EXIT_OK : EXIT_FAILED;
+        report_sessions(&engine);
+        report_cancellation(&engine, &verdict);
+        if (verdict.success && (options->json_file == NULL || strcmp(options->json_file, "-") != 0))
+            results_print(&engine, stdout);
+        if (options->json_file != NULL &&
+            results_write_json(&engine, options->json_file, &failure) != 0)
+            code = complain_and_exit_code(&failure);
+    }
+    engine_close(&engine);
+    if (fflush(stdout) != 0) {
+        complain("cannot write to standard output");
+        code = EXIT_FAILED;
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct failure failure = {0};
+    enum role role;
+    char *command_line;
+    int code;
+
+    program = argc > 0 ? basename(argv[0]) : "fabtget";
+    role = strstr(program, "put") != NULL ? ROLE_PUT : ROLE_GET;
+    if (options_parse(&options, role, argc, argv, &failure) != 0)
+        return complain_and_exit_code(&failure);
+    if (options.action == ACTION_HELP) {
+        options_help(role, stdout);
+        return EXIT_OK;
+    }
+    if (options.action == ACTION_VERSION) {
+        print_version();
+        return EXIT_OK;
+    }
+    command_line = join_arguments(argc, argv);
+    if (command_line == NULL) {
+        complain("no memory");
+        return EXIT_FAILED;
+    }
+    code = run(&options, command_line);
+    free(command_line);
+    return code;
+}

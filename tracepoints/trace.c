@@ -20,7 +20,8 @@ void fabt_trace_writer_start(uint32_t instance, uint32_t thread)
 
 void fabt_trace_writer_end(void)
 {
-    /* `emitted` itself comes last and counts one less than it will have been: it can't count itself. */
+    /* `emitted` itself comes last and counts one less than it will have been: it can't count
+     * itself. */
     for (unsigned event = 0; event < FABT_EVENT_COUNT; event++) {
         if (fabt_writer.seq[event] == 0 || event == FABT_EVENT_emitted)
             continue;

@@ -6,10 +6,12 @@
  *
  * writes event fabt:op_complete with the fields of struct fabt_ev_op_complete. Fields that are not
  * named are zero. Nothing to the right of the event's name is computed unless somebody records that
- * event; without tracing (-Dtracing=none) the arguments are type-checked and no instruction is left.
+ * event; without tracing (-Dtracing=none) the arguments are type-checked and no instruction is
+ * left.
  *
  * Each thread that traces has a writer: an identity and a counter an event name. The counter makes
- * loss visible: LTTng drops events when its buffers are full, and its own loss counters are not exact.
+ * loss visible: LTTng drops events when its buffers are full, and its own loss counters are not
+ * exact.
  */
 #ifndef FABT_TRACE_H
 #define FABT_TRACE_H
@@ -19,7 +21,8 @@
 
 #include "fabt_events.h"
 
-#define FABT_WRITER_THREADS 1024u /* threads a process can tell apart: `writer` = instance x this + thread */
+#define FABT_WRITER_THREADS \
+    1024u /* threads a process can tell apart: `writer` = instance x this + thread */
 
 struct fabt_writer {
     uint32_t id;
@@ -29,7 +32,8 @@ struct fabt_writer {
 /* The calling thread's writer. Thread-local because an event needs it wherever it is written. */
 extern _Thread_local struct fabt_writer fabt_writer;
 
-/* Give the calling thread its identity; `thread` is 0 for the main thread, 1 + index for a worker. */
+/* Give the calling thread its identity; `thread` is 0 for the main thread, 1 + index for a worker.
+ */
 void fabt_trace_writer_start(uint32_t instance, uint32_t thread);
 
 /* Write the `emitted` events: what a complete trace of this thread holds. */
@@ -46,23 +50,23 @@ uint32_t fabt_trace_make_instance(void);
 
 #define FABT_TRACE_ENABLED(event) ((bool)lttng_ust_tracepoint_enabled(fabt, event))
 
-#define FABT_TRACE(event, ...)                                                                     \
-    do {                                                                                           \
-        if (lttng_ust_tracepoint_enabled(fabt, event)) {                                           \
-            lttng_ust_do_tracepoint(fabt, event, fabt_writer.id,                                   \
-                                    fabt_writer.seq[FABT_EVENT_##event]++,                         \
-                                    &(const struct fabt_ev_##event){__VA_ARGS__});                 \
-        }                                                                                          \
+#define FABT_TRACE(event, ...)                                                     \
+    do {                                                                           \
+        if (lttng_ust_tracepoint_enabled(fabt, event)) {                           \
+            lttng_ust_do_tracepoint(fabt, event, fabt_writer.id,                   \
+                                    fabt_writer.seq[FABT_EVENT_##event]++,         \
+                                    &(const struct fabt_ev_##event){__VA_ARGS__}); \
+        }                                                                          \
     } while (0)
 
 #else
 
 #define FABT_TRACE_ENABLED(event) false
 
-#define FABT_TRACE(event, ...)                                                                     \
-    do {                                                                                           \
-        if (0)                                                                                     \
-            (void)(const struct fabt_ev_##event){__VA_ARGS__};                                     \
+#define FABT_TRACE(event, ...)                                 \
+    do {                                                       \
+        if (0)                                                 \
+            (void)(const struct fabt_ev_##event){__VA_ARGS__}; \
     } while (0)
 
 #endif

@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engine.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "get.h"
+#include "put.h"
+
+#define DUMP_NS NS_PER_S
+
+/* A peer that disappears shortly before our signal was cancelled by the same hand. */
+#define EXCUSE_NS (2 * NS_PER_S)
+
+/* Refusals may need a moment to be sent. */
+#define REFUSAL_NS (NS_PER_S)
+
+enum {
+    WAIT_LISTENING_MS = 2, /* without a reliable wake-up for initial messages */
+    WAIT_MS = 100,
+};
+
+static const int cancelling_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+static sigset_t cancelling_set(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(cancelling_signals) / sizeof(cancelling_signals[0]); i++)
+        sigaddset(&set, cancelling_signals[i]);
+    return set;
+}
+
+void engine_block_signals(void)
+{
+    const sigset_t set = cancelling_set();
+
+    /* A shell starts background jobs with SIGINT and SIGQUIT ignored, and an ignored signal never
+     * reaches a signalfd; scripts cancel background runs by SIGINT all the same. SIGHUP stays
+     * ignored if it is: nohup means it. */
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+/* ---- traces ---- */
+
+static void trace_process(const struct engine *engine, uint8_t cause)
+{
+    const struct options *options = engine->options;
+    char hostname[256] = "", version[16];
+
+    if (!FABT_TRACE_ENABLED(process))
+        return;
+    gethostname(hostname, sizeof(hostname) - 1);
+    snprintf(version, sizeof(version), "%u.%u", FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
+    FABT_TRACE(process, .cause = cause, .instance = engine->instance,
+               .schema_version = FABT_SCHEMA_VERSION,
+               .role = options->role == ROLE_GET ? (uint8_t)FABT_ROLE_GET : (uint8_t)FABT_ROLE_PUT,
+               .pid = (uint32_t)getpid(), .run_id = engine->run_id, .start_ns = engine->start_ns,
+               .sessions = options->local_sessions, .workers = engine->workers_count,
+               .hostname = hostname, .engine_version = FABT_VERSION, .libfabric_version = version,
+               .provider = engine->fabric.info->fabric_attr->prov_name,
+               .command_line = engine->command_line);
+}
+
+static void trace_params(const struct engine *engine, uint8_t cause)
+{
+    const struct fabric *fabric = &engine->fabric;
+    const struct fi_info *info = fabric->info;
+
+    FABT_TRACE(params, .cause = cause, .tx_iov_limit = (uint32_t)info->tx_attr->iov_limit,
+               .rx_iov_limit = (uint32_t)info->rx_attr->iov_limit,
+               .rma_iov_limit = (uint32_t)info->tx_attr->rma_iov_limit,
+               .mr_iov_limit = (uint32_t)info->domain_attr->mr_iov_limit,
+               .mr_mode = fabric->mr_mode,
+               .mr_key_size_bytes = (uint32_t)info->domain_attr->mr_key_size,
+               .max_msg_size_bytes = info->ep_attr->max_msg_size,
+               .tx_size = (uint32_t)info->tx_attr->size, .rx_size = (uint32_t)info->rx_attr->size,
+               .cq_size = engine->workers_count == 0 ? 0 : (uint32_t)engine->workers[0].cq_size,
+               .infos = fabric->infos, .fabric = info->fabric_attr->name,
+               .domain = info->domain_attr->name);
+}
+
+/* A dump is long; an event holds a line. */
+static void trace_info(const struct fi_info *info, uint8_t which)
+{
+    const char *text, *end;
+
+    if (!FABT_TRACE_ENABLED(info_dump))
+        return;
+    for (text = fi_tostr(info, FI_TYPE_INFO); *text != '\0'; text = *end == '\0' ? end : end + 1) {
+        char line[256];
+
+        end = strchrnul(text, '\n');
+        snprintf(line, sizeof(line), "%.*s", (int)(end - text), text);
+        FABT_TRACE(info_dump, .which = which, .line = line);
+    }
+}
+
+static void trace_listening(const struct engine *engine, uint8_t cause)
+{
+    const struct address *address = &engine->listener.endpoint.address;
+    char text[ADDRESS_TEXT_SIZE];
+
+    if (engine->options->role != ROLE_GET || !FABT_TRACE_ENABLED(session_address))
+        return;
+    address_format(address, text);
+    FABT_TRACE(session_address, .cause = cause, .session = -1,
+               .address_kind = FABT_ADDRESS_KIND_LISTEN, .address = text);
+}
+
+static void state_dump(struct engine *engine, uint64_t now)
+{
+    if (now < engine->next_dump_ns)
+        return;
+    engine->next_dump_ns = now + DUMP_NS;
+    trace_process(engine, FABT_CAUSE_STATE_DUMP);
+    trace_params(engine, FABT_CAUSE_STATE_DUMP);
+    trace_listening(engine, FABT_CAUSE_STATE_DUMP);
+}
+
+/* ---- set-up ---- */
+
+/* The recorder gives all processes of a run the same id; else put makes one up. */
+static uint64_t choose_run_id(enum role role)
+{
+    const char *text = getenv("FABT_RUN_ID");
+    uint64_t id = 0;
+    char *end;
+
+    if (text != NULL && *text != '\0') {
+        errno = 0;
+        id = strtoull(text, &end, 16);
+        if (*end == '\0' && errno == 0 && id != 0)
+            return id;
+        id = 0;
+    }
+    if (role == ROLE_PUT && getrandom(&id, sizeof(id), GRND_NONBLOCK) != (ssize_t)sizeof(id))
+        id = clock_now();
+    return id;
+}
+
+static int watch(struct engine *engine, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+    return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+static int open_descriptors(struct engine *engine, struct failure *failure)
+{
+    const sigset_t set = cancelling_set();
+    int rc = 0;
+
+    engine->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    engine->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (engine->signal_fd < 0 || engine->done_fd < 0 || engine->epoll_fd < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = watch(engine, engine->signal_fd);
+    if (rc == 0)
+        rc = watch(engine, engine->done_fd);
+    if (rc != 0)
+        return failure_set(failure, rc, "cannot open descriptors: %s", strerror(-rc));
+    return 0;
+}
+
+/* Every endpoint needs descriptors: allow as many as we may. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static uint32_t sessions_a_worker(const struct engine *engine)
+{
+    const struct options *options = engine->options;
+
+    if (options->placement == PLACEMENT_PACK)
+        return options->sessions_per_worker;
+    return (options->local_sessions + engine->workers_count - 1) / engine->workers_count;
+}
+
+static int start_workers(struct engine *engine, struct failure *failure)
+{
+    const struct options *options = engine->options;
+
+    for (uint32_t i = 0; i < engine->workers_count; i++) {
+        const struct worker_config config = {
+            .options = options,
+            .fabric = &engine->fabric,
+            .instance = engine->instance,
+            .index = i,
+            .pinned_cpu = options->pinned ? (int)options->cpus.cpu[i % options->cpus.count] : -1,
+            .sessions_max = sessions_a_worker(engine),
+            .done_fd = engine->done_fd,
+            .cancel = &engine->cancel,
+        };
+        const int rc = worker_start(&engine->workers[i], &config, failure);
+
+        if (rc != 0) {
+            engine->workers_count = i;
+            return rc;
+        }
+    }
+    if (engine->workers[0].wait_mode == FABT_WAIT_MODE_POLL_FALLBACK) {
+        char text[160];
+
+        snprintf(text, sizeof(text),
+                 "-w: provider %.40s has no wait descriptor; workers poll and back off instead",
+                 engine->fabric.info->fabric_attr->prov_name);
+        engine->note(text);
+    }
+    return 0;
+}
+
+static int set_up(struct engine *engine, struct failure *failure)
+{
+    const struct options *options = engine->options;
+    const struct fabric_request request = {
+        .provider = options->provider,
+        .bind = options->bind,
+        .peer = options->role == ROLE_PUT ? &options->peer : NULL,
+        .wait = options->wait,
+        .peers = 2 * options->local_sessions + 1,
+    };
+    const uint32_t workers = options_worker_count(options);
+    int rc;
+
+    raise_descriptor_limit();
+    rc = open_descriptors(engine, failure);
+    if (rc == 0)
+        rc = fabric_open(&engine->fabric, &request, failure);
+    if (rc != 0)
+        return rc;
+    engine->workers = calloc(workers, sizeof(*engine->workers));
+    engine->workers_load = calloc(workers, sizeof(*engine->workers_load));
+    engine->sessions = calloc(options->local_sessions, sizeof(*engine->sessions));
+    if (engine->workers == NULL || engine->workers_load == NULL || engine->sessions == NULL)
+        return failure_set(failure, -ENOMEM, "no memory for %u sessions", options->local_sessions);
+    engine->workers_count = workers;
+    trace_process(engine, FABT_CAUSE_START);
+    trace_info(engine->fabric.hints, FABT_INFO_KIND_HINTS);
+    trace_info(engine->fabric.info, FABT_INFO_KIND_CHOSEN);
+    engine->next_dump_ns = clock_now() + DUMP_NS;
+    rc = start_workers(engine, failure);
+    if (rc == 0)
+        trace_params(engine, FABT_CAUSE_START);
+    return rc;
+}
+
+/* ---- sessions ---- */
+
+/* Pack fills one worker after the other; spread takes the one with the fewest sessions. */
+static uint32_t choose_worker(const struct engine *engine)
+{
+    const uint32_t room = sessions_a_worker(engine);
+    uint32_t best = 0;
+
+    for (uint32_t i = 0; i < engine->workers_count; i++) {
+        if (engine->options->placement == PLACEMENT_PACK && engine->workers_load[i] < room)
+            return i;
+        if (engine->workers_load[i] < engine->workers_load[best])
+            best = i;
+    }
+    return best;
+}
+
+static int start_session(struct engine *engine, struct session *session, struct failure *failure)
+{
+    const uint32_t worker = choose_worker(engine);
+
+    if (session == NULL)
+        return failure_set(failure, -ENOMEM, "no memory for session %" PRIu32,
+                           engine->sessions_count);
+    engine->sessions[engine->sessions_count++] = session;
+    engine->workers_load[worker]++;
+    worker_give(&engine->workers[worker], session);
+    return 0;
+}
+
+static int start_put_sessions(struct engine *engine, struct failure *failure)
+{
+    for (uint32_t i = 0; i < engine->options->local_sessions; i++) {
+        const int rc = start_session(
+            engine, put_create(engine->options, &engine->fabric, i, engine->run_id), failure);
+
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int start_listening(struct engine *engine, struct failure *failure)
+{
+    char text[ADDRESS_TEXT_SIZE];
+    int rc = listener_open(&engine->listener, &engine->fabric, engine->options, failure);
+
+    if (rc != 0)
+        return rc;
+    trace_listening(engine, FABT_CAUSE_START);
+    address_format(&engine->listener.endpoint.address, text);
+    if (engine->options->address_file != NULL) {
+        rc = address_publish(engine->options->address_file, text, failure);
+    } else if (printf("%s\n", text) < 0 || fflush(stdout) != 0) {
+        rc = failure_set(failure, -errno, "cannot write the address to standard output: %s",
+                         strerror(errno));
+    }
+    if (rc == 0 && engine->listener.cq_fd >= 0)
+        rc = watch(engine, engine->listener.cq_fd);
+    return rc;
+}
+
+/* ---- the main loop ---- */
+
+static void take_signals(struct engine *engine)
+{
+    struct signalfd_siginfo info;
+
+    while (read(engine->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        FABT_TRACE(signal, .signo = (int32_t)info.ssi_signo, .interrupted = 0);
+        if (engine->signal != 0)
+            continue;
+        engine->signal = (int)info.ssi_signo;
+        engine->cancel_ns = clock_now();
+        atomic_store_explicit(&engine->cancel, true, memory_order_release);
+        for (uint32_t i = 0; i < engine->workers_count; i++)
+            worker_kick(&engine->workers[i]);
+    }
+}
+
+static void take_closed(struct engine *engine)
+{
+    uint64_t count;
+
+    if (read(engine->done_fd, &count, sizeof(count)) == (ssize_t)sizeof(count))
+        engine->closed += (uint32_t)count;
+}
+
+static void note_verdict(struct engine *engine, const char *what, const struct failure *reason)
+{
+    char text[400];
+
+    snprintf(text, sizeof(text), "%s: %s", what, reason->text);
+    engine->note(text);
+}
+
+/* Look at initial messages. Once n sessions have been dealt with, or the run is cancelled, the
+ * listening endpoint only keeps its provider going. */
+static int listen_for_sessions(struct engine *engine, struct failure *failure)
+{
+    for (;;) {
+        const bool full = engine->sessions_count + engine->refused == engine->options->sessions;
+        struct wire_initial initial;
+        struct failure reason = {0};
+
+        switch (listener_poll(&engine->listener, &initial, &reason)) {
+        case LISTENER_NOTHING:
+            return 0;
+        case LISTENER_DROP:
+            note_verdict(engine, "dropped", &reason);
+            break;
+        case LISTENER_REFUSE:
+            if (full || engine->signal != 0)
+                break;
+            engine->refused++;
+            FABT_TRACE(error, .session = -1, .code = reason.code, .text = reason.text);
+            note_verdict(engine, "refused a session", &reason);
+            break;
+        case LISTENER_ACCEPT: {
+            int rc;
+
+            if (full || engine->signal != 0)
+                break;
+            rc = start_session(
+                engine,
+                get_create(engine->options, &engine->fabric, engine->sessions_count, &initial),
+                failure);
+            if (rc != 0)
+                return rc;
+            break;
+        }
+        }
+    }
+}
+
+static bool all_ended(const struct engine *engine)
+{
+    if (engine->closed < engine->sessions_count)
+        return false;
+    return engine->signal != 0 ||
+           engine->sessions_count + engine->refused == engine->options->local_sessions;
+}
+
+/* Sleep until a signal, a closed session or an initial message, but not for long: the provider of
+ * the listening endpoint may need to be kept going by us, and the state dump is due now and then.
+ */
+static void wait_for_events(struct engine *engine)
+{
+    const bool listening = engine->options->role == ROLE_GET;
+    struct epoll_event events[3];
+    int limit = WAIT_MS;
+
+    if (listening) {
+        struct fid *fids[] = {&engine->listener.cq->fid};
+
+        if (engine->listener.cq_fd < 0 || !engine->options->wait)
+            limit = WAIT_LISTENING_MS;
+        if (engine->listener.cq_fd >= 0 && fi_trywait(engine->fabric.fabric, fids, 1) != 0)
+            limit = 0;
+    }
+    epoll_wait(engine->epoll_fd, events, 3, limit);
+}
+
+/* With -c: sessions that ended before the signal may be forgiven if the signal follows. Returns
+ * until when to wait for it (CLOCK_MONOTONIC ns), 0: no longer. */
+static uint64_t forgiven_until(const struct engine *engine)
+{
+    uint64_t until = 0, last_end = 0;
+
+    if (!engine->options->expect_cancel || engine->signal != 0)
+        return 0;
+    for (uint32_t i = 0; i < engine->sessions_count; i++) {
+        const struct session *session = engine->sessions[i];
+
+        if (session->outcome == FABT_OUTCOME_REFUSED ||
+            (session->outcome == FABT_OUTCOME_FAILED && !session->failure.peer_lost))
+            return 0;
+        if (session->outcome == FABT_OUTCOME_FAILED &&
+            (until == 0 || session->failed_ns + EXCUSE_NS < until))
+            until = session->failed_ns + EXCUSE_NS;
+        if (session->end_ns > last_end)
+            last_end = session->end_ns;
+    }
+    return until != 0 ? until : last_end + engine->options->timeout_ns;
+}
+
+static int serve(struct engine *engine, struct failure *failure)
+{
+    for (;;) {
+        uint64_t now;
+        int rc = 0;
+
+        take_signals(engine);
+        take_closed(engine);
+        if (engine->options->role == ROLE_GET)
+            rc = listen_for_sessions(engine, failure);
+        if (rc != 0)
+            return rc;
+        now = clock_now();
+        if (all_ended(engine) && now >= forgiven_until(engine))
+            return 0;
+        state_dump(engine, now);
+        wait_for_events(engine);
+    }
+}
+
+static void finish_refusals(struct engine *engine)
+{
+    const uint64_t until = clock_now() + REFUSAL_NS;
+    struct failure ignored = {0};
+
+    while (engine->options->role == ROLE_GET && listener_busy(&engine->listener) &&
+           clock_now() < until && listen_for_sessions(engine, &ignored) == 0)
+        wait_for_events(engine);
+}
+
+static void join_workers(struct engine *engine)
+{
+    for (uint32_t i = 0; i < engine->workers_count; i++)
+        worker_join(&engine->workers[i]);
+}
+
+static void trace_end(const struct engine *engine)
+{
+    const struct engine_verdict verdict = engine_judge(engine);
+
+    FABT_TRACE(process_end, .exit_code = verdict.success ? 0 : 1, .ok = verdict.ok,
+               .failed = verdict.failed, .cancelled = verdict.cancelled,
+               .dropped = (uint32_t)verdict.dropped);
+}
+
+int engine_run(struct engine *engine, struct failure *failure)
+{
+    int rc;
+
+    engine->start_ns = clock_now();
+    engine->instance = fabt_trace_make_instance();
+    engine->signal_fd = engine->done_fd = engine->epoll_fd = -1;
+    fabt_trace_writer_start(engine->instance, 0);
+    engine->run_id = choose_run_id(engine->options->role);
+    rc = set_up(engine, failure);
+    if (rc == 0)
+        rc = engine->options->role == ROLE_GET ? start_listening(engine, failure)
+                                               : start_put_sessions(engine, failure);
+    if (rc == 0)
+        rc = serve(engine, failure);
+    if (rc == 0) {
+        finish_refusals(engine);
+        join_workers(engine);
+        trace_end(engine);
+    } else {
+        FABT_TRACE(error, .session = -1, .code = failure->code, .text = failure->text);
+        atomic_store_explicit(&engine->cancel, true, memory_order_release);
+        join_workers(engine);
+        FABT_TRACE(process_end, .exit_code = 1);
+    }
+    return rc;
+}
+
+bool engine_excused(const struct engine *engine, const struct session *session)
+{
+    return engine->options->expect_cancel && engine->signal != 0 && session->failure.peer_lost &&
+           session->failed_ns + EXCUSE_NS >= engine->cancel_ns;
+}
+
+struct engine_verdict engine_judge(const struct engine *engine)
+{
+    struct engine_verdict verdict = {
+        .failed = engine->refused,
+        .dropped = engine->listener.dropped,
+    };
+
+    for (uint32_t i = 0; i < engine->sessions_count; i++) {
+        const struct session *session = engine->sessions[i];
+
+        if (session->outcome == FABT_OUTCOME_OK)
+            verdict.ok++;
+        else if (session->outcome == FABT_OUTCOME_CANCELLED || engine_excused(engine, session))
+            verdict.cancelled++;
+        else
+            verdict.failed++;
+    }
+    verdict.success =
+        verdict.failed == 0 && (engine->signal != 0) == engine->options->expect_cancel;
+    return verdict;
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+void engine_close(struct engine *engine)
+{
+    if (engine->options->role == ROLE_GET)
+        engine->leaks += listener_close(&engine->listener);
+    for (uint32_t i = 0; i < engine->workers_count; i++)
+        engine->leaks += worker_close(&engine->workers[i]);
+    /* Operations live in sessions: they go only after the queues that may still name them. */
+    for (uint32_t i = 0; i < engine->sessions_count; i++)
+        engine->sessions[i]->class->destroy(engine->sessions[i]);
+    engine->leaks += fabric_close(&engine->fabric);
+    fabt_trace_writer_end();
+    close_fd(engine->epoll_fd);
+    close_fd(engine->done_fd);
+    close_fd(engine->signal_fd);
+    free(engine->sessions);
+    free(engine->workers_load);
+    free(engine->workers);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A process: fabric, workers, sessions, signals, from start to result. */
+#ifndef FABT_ENGINE_H
+#define FABT_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "listener.h"
+#include "options.h"
+#include "session.h"
+#include "worker.h"
+
+struct engine {
+    const struct options *options;
+    const char *command_line;
+    uint32_t instance;
+    uint64_t run_id;
+    uint64_t start_ns;
+
+    struct fabric fabric;
+    struct listener listener; /* get */
+    struct worker *workers;
+    uint32_t workers_count;
+    uint32_t *workers_load; /* sessions given to each */
+    struct session **sessions;
+    uint32_t sessions_count; /* started */
+    uint32_t refused;        /* get: refused before they started */
+    uint32_t closed;
+
+    int signal_fd;
+    int done_fd;
+    int epoll_fd;
+    atomic_bool cancel;
+    int signal; /* that cancelled the run, or 0 */
+    uint64_t cancel_ns;
+    uint64_t next_dump_ns;
+
+    /* Lines for people while it runs: what was dropped or refused, what the provider can't do. */
+    void (*note)(const char *text);
+
+    unsigned leaks;
+};
+
+/* How it ended, for the exit code. */
+struct engine_verdict {
+    uint32_t ok;
+    uint32_t failed; /* refused ones included */
+    uint32_t cancelled;
+    uint64_t dropped; /* initial messages */
+    bool success;
+};
+
+/* Block the signals that cancel a run. Must come before any thread is started. */
+void engine_block_signals(void);
+
+/* Run all sessions to their end. 0, or a negative code with a failure when the run could not be
+ * set up; sessions' own failures are in engine->sessions. Call engine_close in any case. */
+int engine_run(struct engine *engine, struct failure *failure);
+
+/* Judge the run, after engine_run returned 0. */
+struct engine_verdict engine_judge(const struct engine *engine);
+
+/* Is a session's failure no failure, since it ended by an expected cancellation? */
+bool engine_excused(const struct engine *engine, const struct session *session);
+
+/* Free everything. */
+void engine_close(struct engine *engine);
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fabric.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "trace.h"
+
+#define API_VERSION FI_VERSION(1, 13)
+
+#define CAPABILITIES                                                                         \
+    (FI_MSG | FI_TAGGED | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | \
+     FI_REMOTE_WRITE)
+
+/* Registration modes that the engine can live with; FI_MR_* the provider does not need are dropped
+ * by it. */
+#define MR_MODES (FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT)
+
+/* Hints that both ends, and peers in the field, use to arrive at the same provider. */
+static struct fi_info *selection_hints(const char *provider, struct failure *failure)
+{
+    struct fi_info *hints = fi_allocinfo();
+
+    if (hints != NULL && provider != NULL) {
+        hints->fabric_attr->prov_name = strdup(provider);
+        if (hints->fabric_attr->prov_name == NULL) {
+            fi_freeinfo(hints);
+            hints = NULL;
+        }
+    }
+    if (hints == NULL) {
+        failure_set(failure, -ENOMEM, "no memory for fi_info");
+        return NULL;
+    }
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->caps = CAPABILITIES;
+    hints->mode = FI_CONTEXT;
+    hints->domain_attr->mr_mode = FI_MR_ENDPOINT | FI_MR_PROV_KEY;
+    return hints;
+}
+
+/* fi_getinfo takes a local address as node and FI_SOURCE. */
+static int get_info(const struct fabric_request *request, struct fi_info *hints,
+                    struct fi_info **info)
+{
+    const uint64_t flags = request->bind != NULL ? FI_SOURCE : 0;
+
+    return fi_getinfo(API_VERSION, request->bind, NULL, flags, hints, info);
+}
+
+static int no_provider(const struct fabric_request *request, int rc, struct failure *failure)
+{
+    const char *environment = getenv("FI_PROVIDER");
+    const char *name = request->provider != NULL ? request->provider : environment;
+
+    if (rc != -FI_ENODATA)
+        return failure_set(failure, rc, "fi_getinfo: %s", fi_strerror(-rc));
+    return failure_set(
+        failure, rc,
+        "no libfabric provider%s%.40s has reliable datagrams with messages, tags and RDMA "
+        "writes%s%.60s: see 'fi_info -t FI_EP_RDM -c \"FI_MSG|FI_TAGGED|FI_RMA\"', choose with "
+        "--provider%s",
+        name == NULL ? "" : " called ", name == NULL ? "" : name,
+        request->bind == NULL ? "" : " at ", request->bind == NULL ? "" : request->bind,
+        request->bind == NULL ? "" : " and --bind");
+}
+
+/* Do two socket addresses name the same host, whatever the port? */
+static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    return a->sa_family == AF_INET6 &&
+           memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                  &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+}
+
+/* The local address that the kernel routes from towards a peer; connecting a datagram socket sends
+ * nothing. False: the peer's raw address is no socket address, or there is no route. */
+static bool route_source(const struct address *peer, struct sockaddr_storage *source)
+{
+    struct sockaddr_storage target = {0};
+    socklen_t len = sizeof(*source);
+    bool found;
+    int fd;
+
+    if (peer->len < sizeof(struct sockaddr_in) || peer->len > sizeof(target))
+        return false;
+    memcpy(&target, peer->raw, peer->len);
+    if (target.ss_family != AF_INET && target.ss_family != AF_INET6)
+        return false;
+    fd = socket(target.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    found = connect(fd, (const struct sockaddr *)&target, (socklen_t)peer->len) == 0 &&
+            getsockname(fd, (struct sockaddr *)source, &len) == 0;
+    close(fd);
+    return found;
+}
+
+/* The provider lists an fi_info an interface; put the one that leads to the peer first. */
+static void prefer_route(struct fabric *fabric, const struct address *peer)
+{
+    struct sockaddr_storage source = {0};
+    struct fi_info *best;
+
+    if (!route_source(peer, &source))
+        return;
+    for (const struct fi_info *i = fabric->info; i != NULL; i = i->next) {
+        if (i->src_addr == NULL || i->addr_format == FI_ADDR_STR ||
+            !same_host(i->src_addr, (const struct sockaddr *)&source))
+            continue;
+        best = fi_dupinfo(i);
+        if (best == NULL)
+            return;
+        fi_freeinfo(fabric->info);
+        fabric->info = best;
+        return;
+    }
+}
+
+/* Choose a provider by the rule that all peers share, then ask for whatever more it offers. */
+static int choose(struct fabric *fabric, const struct fabric_request *request,
+                  struct failure *failure)
+{
+    struct fi_info *hints = selection_hints(request->provider, failure);
+    struct fi_info *first = NULL;
+    int rc;
+
+    if (hints == NULL)
+        return failure->code;
+    rc = get_info(request, hints, &first);
+    if (rc == -FI_ENODATA && request->provider != NULL) {
+        /* A provider chosen by name may need modes that the common rule leaves out. */
+        hints->mode = FI_CONTEXT | FI_CONTEXT2;
+        hints->domain_attr->mr_mode = MR_MODES;
+        rc = get_info(request, hints, &first);
+    }
+    if (rc != 0) {
+        fi_freeinfo(hints);
+        return no_provider(request, rc, failure);
+    }
+    free(hints->fabric_attr->prov_name);
+    hints->fabric_attr->prov_name = strdup(first->fabric_attr->prov_name);
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->domain_attr->mr_mode = MR_MODES;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    /* The engine reads its queues all the time unless it sleeps: an automatic-progress thread would
+     * only compete with it. Sleepers need one where the provider has no other way to be woken. */
+    hints->domain_attr->data_progress = request->wait ? FI_PROGRESS_UNSPEC : FI_PROGRESS_MANUAL;
+    rc = get_info(request, hints, &fabric->info);
+    if (rc != 0) {
+        fabric->info = first;
+    } else {
+        fi_freeinfo(first);
+    }
+    fabric->hints = hints;
+    for (const struct fi_info *i = fabric->info; i != NULL; i = i->next)
+        fabric->infos++;
+    if (request->peer != NULL && request->bind == NULL)
+        prefer_route(fabric, request->peer);
+    return 0;
+}
+
+static uint32_t clamp_limit(size_t limit)
+{
+    if (limit == 0)
+        return 1;
+    return limit < FABRIC_SEGMENTS_MAX ? (uint32_t)limit : FABRIC_SEGMENTS_MAX;
+}
+
+int fabric_open(struct fabric *fabric, const struct fabric_request *request,
+                struct failure *failure)
+{
+    struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC, .count = request->peers};
+    int rc;
+
+    memset(fabric, 0, sizeof(*fabric));
+    atomic_init(&fabric->next_key, 1);
+    rc = choose(fabric, request, failure);
+    if (rc != 0)
+        goto fail;
+    rc = fi_fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
+    if (rc != 0) {
+        failure_set(failure, rc, "fi_fabric (%s): %s", fabric->info->fabric_attr->prov_name,
+                    fi_strerror(-rc));
+        goto fail;
+    }
+    rc = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL);
+    if (rc != 0) {
+        failure_set(failure, rc, "fi_domain (%s): %s", fabric->info->domain_attr->name,
+                    fi_strerror(-rc));
+        goto fail;
+    }
+    rc = fi_av_open(fabric->domain, &av_attr, &fabric->av, NULL);
+    if (rc != 0) {
+        failure_set(failure, rc, "fi_av_open: %s", fi_strerror(-rc));
+        goto fail;
+    }
+    fabric->tx_iov_limit = clamp_limit(fabric->info->tx_attr->iov_limit);
+    fabric->rx_iov_limit = clamp_limit(fabric->info->rx_attr->iov_limit);
+    fabric->rma_iov_limit = clamp_limit(fabric->info->tx_attr->rma_iov_limit);
+    fabric->mr_mode = (uint64_t)(unsigned)fabric->info->domain_attr->mr_mode;
+    return 0;
+fail:
+    fabric_close(fabric);
+    return rc;
+}
+
+unsigned fabric_close_object(struct fid *fid, const char *what, int32_t session)
+{
+    const int rc = fid == NULL ? 0 : fi_close(fid);
+
+    if (rc == 0)
+        return 0;
+    FABT_TRACE(leak, .session = session, .code = rc, .what = what);
+    return 1;
+}
+
+unsigned fabric_close(struct fabric *fabric)
+{
+    unsigned leaks = 0;
+
+    leaks += fabric_close_object(fabric->av ? &fabric->av->fid : NULL, "address vector", -1);
+    leaks += fabric_close_object(fabric->domain ? &fabric->domain->fid : NULL, "domain", -1);
+    leaks += fabric_close_object(fabric->fabric ? &fabric->fabric->fid : NULL, "fabric", -1);
+    fi_freeinfo(fabric->info);
+    fi_freeinfo(fabric->hints);
+    memset(fabric, 0, sizeof(*fabric));
+    return leaks;
+}
+
+int fabric_insert(struct fabric *fabric, const struct address *address, fi_addr_t *peer,
+                  struct failure *failure)
+{
+    uint8_t raw[ADDRESS_MAX + 1] = {0}; /* string addresses end with a NUL: make sure of it */
+    fi_addr_t inserted = FI_ADDR_UNSPEC;
+    int rc;
+
+    memcpy(raw, address->raw, address->len);
+    rc = fi_av_insert(fabric->av, raw, 1, &inserted, 0, NULL);
+    if (rc != 1)
+        return failure_set(failure, rc < 0 ? rc : -FI_EADDRNOTAVAIL,
+                           "the provider (%s) does not take the peer's address of %zu bytes",
+                           fabric->info->fabric_attr->prov_name, address->len);
+    *peer = inserted;
+    return 0;
+}
+
+void fabric_format(struct fabric *fabric, const struct address *address, char *text, size_t size)
+{
+    uint8_t raw[ADDRESS_MAX + 1] = {0};
+    size_t len = size;
+
+    memcpy(raw, address->raw, address->len);
+    text[0] = '\0';
+    if (fi_av_straddr(fabric->av, raw, text, &len) == NULL)
+        text[0] = '\0';
+    text[size - 1] = '\0';
+}
+
+int fabric_register(struct fabric *fabric, struct fid_ep *ep, void *data, size_t len,
+                    uint64_t access, struct fid_mr **mr, struct failure *failure)
+{
+    const uint64_t key =
+        (fabric->mr_mode & FI_MR_PROV_KEY) != 0
+            ? 0
+            : atomic_fetch_add_explicit(&fabric->next_key, 1, memory_order_relaxed);
+    struct fid_mr *registered = NULL;
+    int rc = fi_mr_reg(fabric->domain, data, len, access, 0, key, 0, &registered, NULL);
+
+    if (rc == 0 && (fabric->mr_mode & FI_MR_ENDPOINT) != 0) {
+        rc = fi_mr_bind(registered, &ep->fid, 0);
+        if (rc == 0)
+            rc = fi_mr_enable(registered);
+        if (rc != 0)
+            fabric_close_object(&registered->fid, "memory region", -1);
+    }
+    if (rc != 0)
+        return failure_set(failure, rc, "cannot register %zu bytes: %s", len, fi_strerror(-rc));
+    *mr = registered;
+    return 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What a process shares of libfabric: the chosen provider, fabric, domain and address vector, and
+ * the limits in force. */
+#ifndef FABT_FABRIC_H
+#define FABT_FABRIC_H
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "address.h"
+#include "failure.h"
+
+enum { FABRIC_SEGMENTS_MAX = 12 }; /* most segments the engine ever gives to one operation */
+
+struct fabric_request {
+    const char *provider;       /* or NULL: FI_PROVIDER, else the first that fits */
+    const char *bind;           /* local address, or NULL */
+    const struct address *peer; /* put: lets the provider choose the interface; or NULL */
+    bool wait;                  /* completion queues should have a wait descriptor */
+    uint32_t peers;             /* addresses that the address vector will hold */
+};
+
+struct fabric {
+    struct fi_info *hints;
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_av *av;
+    uint32_t infos;        /* entries that fi_getinfo returned */
+    uint32_t tx_iov_limit; /* each at least 1, at most FABRIC_SEGMENTS_MAX */
+    uint32_t rx_iov_limit;
+    uint32_t rma_iov_limit;
+    uint64_t mr_mode;
+    atomic_uint_fast64_t next_key; /* for domains whose keys the application chooses */
+};
+
+/* Choose the provider and open fabric, domain and address vector. On failure all is closed again.
+ */
+int fabric_open(struct fabric *fabric, const struct fabric_request *request,
+                struct failure *failure);
+
+/* Close what is open, in the right order; endpoints and queues must be closed already.
+ * Returns how many objects could not be closed. */
+unsigned fabric_close(struct fabric *fabric);
+
+/* Insert a peer's raw address. 0 or a negative fi_errno with a failure. */
+int fabric_insert(struct fabric *fabric, const struct address *address, fi_addr_t *peer,
+                  struct failure *failure);
+
+/* A peer's address as the provider writes it ("fi_sockaddr_in://127.0.0.1:4711"). */
+void fabric_format(struct fabric *fabric, const struct address *address, char *text, size_t size);
+
+/* Register memory for an endpoint; `access` is FI_SEND, FI_RECV, FI_WRITE or FI_REMOTE_WRITE. */
+int fabric_register(struct fabric *fabric, struct fid_ep *ep, void *data, size_t len,
+                    uint64_t access, struct fid_mr **mr, struct failure *failure);
+
+/* Must local buffers be registered? */
+static inline bool fabric_needs_local(const struct fabric *fabric)
+{
+    return (fabric->mr_mode & FI_MR_LOCAL) != 0;
+}
+
+/* Report a libfabric object that could not be closed, as event and as return value (0 or 1). */
+unsigned fabric_close_object(struct fid *fid, const char *what, int32_t session);
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "clock.h"
+
+/* How long a provider may take to report what was cancelled. At a session's regular end only
+ * receives are left and nothing of value is at stake. */
+#define DRAIN_AFTER_CANCEL_NS (2 * NS_PER_S)
+#define DRAIN_AT_END_NS (500 * NS_PER_MS)
+
+void session_init(struct session *session, const struct session_class *class,
+                  const struct options *options, struct fabric *fabric, uint32_t number)
+{
+    memset(session, 0, sizeof(*session));
+    session->class = class;
+    session->options = options;
+    session->fabric = fabric;
+    session->number = number;
+    session->peer = FI_ADDR_UNSPEC;
+    session->total_bytes = options->total_bytes;
+}
+
+static void trace_address(int32_t session, uint8_t cause, uint8_t kind,
+                          const struct address *address)
+{
+    char text[ADDRESS_TEXT_SIZE];
+
+    if (!FABT_TRACE_ENABLED(session_address) || address->len == 0)
+        return;
+    address_format(address, text);
+    FABT_TRACE(session_address, .cause = cause, .session = session, .address_kind = kind,
+               .address = text);
+}
+
+static void trace_open(const struct session *session, uint8_t cause)
+{
+    FABT_TRACE(session_open, .cause = cause, .session = session->number, .worker = session->worker,
+               .wire_id = session->wire_id, .peer_pid = session->peer_pid,
+               .run_id = session->run_id, .workload = FABT_WORKLOAD_STRESS,
+               .total_bytes = session->total_bytes);
+}
+
+void session_trace_state_dump(const struct session *session)
+{
+    const uint8_t cause = FABT_CAUSE_STATE_DUMP;
+
+    trace_open(session, cause);
+    trace_address((int32_t)session->number, cause, FABT_ADDRESS_KIND_LOCAL,
+                  &session->endpoint.address);
+    if (session->phase >= FABT_PHASE_TRANSFER)
+        trace_address((int32_t)session->number, cause, FABT_ADDRESS_KIND_PEER,
+                      &session->peer_address);
+}
+
+void session_trace_counts(const struct session *session)
+{
+    const struct session_counts *counts = &session->counts;
+    const struct op_counts *ops = &session->endpoint.counts;
+
+    FABT_TRACE(session_count, .session = session->number, .payload_bytes = counts->payload_bytes,
+               .reported_bytes = counts->reported_bytes, .credit_bytes = counts->credit_bytes,
+               .ops_posted = ops->posted, .ops_completed = ops->completed, .writes = counts->writes,
+               .fragments = counts->fragments, .deferred = ops->deferred,
+               .out_of_order = ops->out_of_order, .vectors = counts->vectors,
+               .progresses = counts->progresses, .registrations = counts->registrations.count,
+               .registration_ns = counts->registrations.ns);
+}
+
+void session_enter(struct session *session, uint8_t phase)
+{
+    session->phase = phase;
+    FABT_TRACE(session_phase, .session = session->number, .phase = phase);
+}
+
+static void set_state(struct session *session, uint8_t state)
+{
+    if (session->state == state)
+        return;
+    session->state = state;
+    FABT_TRACE(session_state, .session = session->number, .state = state);
+}
+
+static void start_drain(struct session *session, uint64_t now, uint64_t limit_ns)
+{
+    session->stopping = true;
+    session->retry = true; /* an endpoint with nothing posted is closed at once */
+    session->deadline_ns = now + limit_ns;
+    session_enter(session, FABT_PHASE_DRAIN);
+    set_state(session, FABT_STATE_DRAIN);
+    endpoint_cancel(&session->endpoint);
+}
+
+static void fail(struct session *session, uint64_t now)
+{
+    session->failed_ns = now;
+    FABT_TRACE(error, .session = (int32_t)session->number, .code = session->failure.code,
+               .text = session->failure.text);
+    if (session->phase < FABT_PHASE_DRAIN)
+        start_drain(session, now, DRAIN_AFTER_CANCEL_NS);
+}
+
+void session_begin(struct session *session, struct fid_cq *cq, struct reserve *reserve,
+                   uint32_t worker, uint64_t now)
+{
+    int rc;
+
+    session->worker = worker;
+    session->reserve = reserve;
+    session->given_ns = session->activity_ns = now;
+    session->retry = true;
+    trace_open(session, FABT_CAUSE_START);
+    session_enter(session, FABT_PHASE_SETUP);
+    FABT_TRACE(session_state, .session = session->number, .state = FABT_STATE_SETUP);
+    session->state = FABT_STATE_SETUP;
+    rc = endpoint_open(&session->endpoint, session->fabric, cq, session->number, &session->failure);
+    if (rc == 0) {
+        trace_address((int32_t)session->number, FABT_CAUSE_START, FABT_ADDRESS_KIND_LOCAL,
+                      &session->endpoint.address);
+        rc = session->class->begin(session);
+    }
+    if (rc != 0 && rc != -FI_EAGAIN) {
+        session->failed_ns = now;
+        FABT_TRACE(error, .session = (int32_t)session->number, .code = session->failure.code,
+                   .text = session->failure.text);
+        if (session->endpoint.ep == NULL)
+            session_close(session, now);
+        else
+            start_drain(session, now, DRAIN_AFTER_CANCEL_NS);
+    } else {
+        session_enter(session, FABT_PHASE_HELLO);
+    }
+}
+
+void session_completed(struct session *session, struct op *op, uint64_t now, size_t len, int status)
+{
+    uint32_t earlier = 0;
+
+    op_complete(op, now, len, status);
+    session->contexts++;
+    session->activity_ns = now;
+    if (status == 0) {
+        /* What it says of a message that makes no sense is kept; the session then fails. */
+        session->class->completed(session, op, &earlier);
+    } else if (!op->cancelled) {
+        op->status = status;
+        control_failed(op, &session->failure);
+    }
+    op_traced_complete(op, earlier);
+}
+
+static const uint8_t state_of_phase[] = {
+    [FABT_PHASE_FINISH] = FABT_STATE_EOF,
+    [FABT_PHASE_LINGER] = FABT_STATE_DRAIN,
+    [FABT_PHASE_DRAIN] = FABT_STATE_DRAIN,
+    [FABT_PHASE_CLOSED] = FABT_STATE_DONE,
+};
+
+void session_service(struct session *session, uint64_t now)
+{
+    FABT_TRACE(session_service, .session = session->number, .contexts = session->contexts);
+    session->contexts = 0;
+    session->retry = false;
+    if (session->failure.code != 0 && session->phase < FABT_PHASE_DRAIN) {
+        fail(session, now);
+    } else if (session->phase < FABT_PHASE_LINGER) {
+        const int rc = session->class->advance(session);
+
+        if (rc == -FI_EAGAIN)
+            session->retry = true;
+        else if (rc != 0)
+            fail(session, now);
+    }
+    if (session->phase == FABT_PHASE_LINGER && now >= session->deadline_ns)
+        start_drain(session, now, DRAIN_AT_END_NS);
+    if (session->phase == FABT_PHASE_DRAIN && session->endpoint.outstanding == 0)
+        session_close(session, now);
+    if (session->phase < FABT_PHASE_FINISH)
+        set_state(session, session->retry ? (uint8_t)FABT_STATE_DEFERRED
+                                          : session->class->waits_for(session));
+    else
+        set_state(session, state_of_phase[session->phase]);
+}
+
+void session_check_time(struct session *session, uint64_t now)
+{
+    const uint64_t limit = session_timeout(session);
+
+    switch (session->phase) {
+    case FABT_PHASE_LINGER:
+    case FABT_PHASE_DRAIN:
+        if (now < session->deadline_ns)
+            return;
+        if (session->phase == FABT_PHASE_LINGER)
+            start_drain(session, now, DRAIN_AT_END_NS);
+        else
+            session_close(session, now);
+        return;
+    case FABT_PHASE_CLOSED:
+        return;
+    default:
+        if (now - session->activity_ns < limit)
+            return;
+        failure_set_peer_lost(&session->failure, -FI_ETIMEDOUT,
+                              "no progress for %.1f s (--timeout): the peer is gone, stopped or "
+                              "waits for something else%s",
+                              (double)limit / (double)NS_PER_S,
+                              session->phase <= FABT_PHASE_HELLO
+                                  ? "; no acknowledgement came: is its address right, and its -n?"
+                                  : "");
+        fail(session, now);
+    }
+}
+
+void session_cancel(struct session *session, uint64_t now)
+{
+    if (session->phase >= FABT_PHASE_DRAIN)
+        return;
+    session->cancelled = true;
+    start_drain(session, now, DRAIN_AFTER_CANCEL_NS);
+}
+
+void session_close(struct session *session, uint64_t now)
+{
+    if (session_closed(session))
+        return;
+    session_trace_counts(session);
+    endpoint_close(&session->endpoint);
+    session->class->release(session);
+    if (session->end_ns == 0)
+        session->end_ns = now;
+    session->retry = false;
+    session_enter(session, FABT_PHASE_CLOSED);
+    set_state(session, FABT_STATE_DONE);
+    if (session->failure.code != 0)
+        session->outcome = session->refused ? FABT_OUTCOME_REFUSED : FABT_OUTCOME_FAILED;
+    else
+        session->outcome = session->cancelled ? FABT_OUTCOME_CANCELLED : FABT_OUTCOME_OK;
+    FABT_TRACE(session_close, .session = session->number, .outcome = session->outcome,
+               .payload_bytes = session->counts.payload_bytes,
+               .elapsed_ns = session->start_ns == 0 ? 0 : session->end_ns - session->start_ns,
+               .reason = session->failure.text);
+}
+
+void session_started(struct session *session, uint64_t now)
+{
+    session->start_ns = now;
+    trace_address((int32_t)session->number, FABT_CAUSE_START, FABT_ADDRESS_KIND_PEER,
+                  &session->peer_address);
+    session_enter(session, FABT_PHASE_TRANSFER);
+    FABT_TRACE(session_start, .session = session->number, .handshake_ns = now - session->given_ns);
+}
+
+void session_finished(struct session *session, uint64_t now, uint64_t linger_ns)
+{
+    session->deadline_ns = now + linger_ns;
+    if (linger_ns > 0)
+        session_enter(session, FABT_PHASE_LINGER);
+    else
+        start_drain(session, now, DRAIN_AT_END_NS);
+}

@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "worker.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+enum {
+    BATCH = 64,              /* completions read at once */
+    QUEUE_PER_SESSION = 160, /* 64 receives, 64 writes, 16 sends, the handshake */
+    SLEEP_MAX_MS = 100,
+};
+
+/* A loop that finds nothing yields; after YIELD_NS of that it sleeps, ever longer. */
+#define YIELD_NS (2 * NS_PER_MS)
+#define BACKOFF_MIN_NS (20 * NS_PER_US)
+#define BACKOFF_MAX_NS NS_PER_MS
+#define CHECK_NS (10 * NS_PER_MS)
+#define DUMP_NS NS_PER_S
+
+/* ---- start ---- */
+
+static int open_queue(struct worker *worker, struct failure *failure)
+{
+    struct fabric *fabric = worker->config.fabric;
+    struct fi_cq_attr attr = {
+        .size = (size_t)worker->config.sessions_max * QUEUE_PER_SESSION,
+        .format = FI_CQ_FORMAT_TAGGED,
+        .wait_obj = worker->config.options->wait ? FI_WAIT_FD : FI_WAIT_NONE,
+    };
+    int rc = fi_cq_open(fabric->domain, &attr, &worker->cq, NULL);
+
+    worker->wait_mode = worker->config.options->wait ? FABT_WAIT_MODE_EPOLL : FABT_WAIT_MODE_POLL;
+    if (rc != 0 && attr.wait_obj == FI_WAIT_FD) {
+        attr.wait_obj = FI_WAIT_NONE;
+        worker->wait_mode = FABT_WAIT_MODE_POLL_FALLBACK;
+        rc = fi_cq_open(fabric->domain, &attr, &worker->cq, NULL);
+    }
+    if (rc != 0)
+        return failure_set(failure, rc, "cannot open a completion queue of %zu entries: %s",
+                           attr.size, fi_strerror(-rc));
+    worker->cq_size = attr.size;
+    if (worker->wait_mode == FABT_WAIT_MODE_EPOLL &&
+        fi_control(&worker->cq->fid, FI_GETWAIT, &worker->cq_fd) != 0) {
+        worker->cq_fd = -1;
+        worker->wait_mode = FABT_WAIT_MODE_POLL_FALLBACK;
+    }
+    return 0;
+}
+
+static int add_to_epoll(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+static int open_wakeup(struct worker *worker, struct failure *failure)
+{
+    int rc = 0;
+
+    worker->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (worker->event_fd >= 0)
+        worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (worker->event_fd < 0 || worker->epoll_fd < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = add_to_epoll(worker->epoll_fd, worker->event_fd);
+    if (rc == 0 && worker->cq_fd >= 0)
+        rc = add_to_epoll(worker->epoll_fd, worker->cq_fd);
+    if (rc != 0)
+        return failure_set(failure, rc, "cannot set up a worker's wake-up: %s", strerror(-rc));
+    return 0;
+}
+
+static void *worker_main(void *argument);
+
+static int start_thread(struct worker *worker, struct failure *failure)
+{
+    pthread_attr_t attr;
+    int rc;
+
+    pthread_attr_init(&attr);
+    if (worker->config.pinned_cpu >= 0) {
+        cpu_set_t set;
+
+        CPU_ZERO(&set);
+        CPU_SET((unsigned)worker->config.pinned_cpu, &set);
+        pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
+    }
+    rc = pthread_create(&worker->thread, &attr, worker_main, worker);
+    pthread_attr_destroy(&attr);
+    if (rc != 0)
+        return failure_set(failure, -rc, "cannot start a worker%s: %s",
+                           worker->config.pinned_cpu >= 0 ? " on its processor" : "", strerror(rc));
+    worker->running = true;
+    return 0;
+}
+
+int worker_start(struct worker *worker, const struct worker_config *config, struct failure *failure)
+{
+    int rc;
+
+    memset(worker, 0, sizeof(*worker));
+    worker->config = *config;
+    worker->cq_fd = worker->epoll_fd = worker->event_fd = -1;
+    pthread_mutex_init(&worker->mutex, NULL);
+    reserve_init(&worker->reserve, buffer_stress_lengths, BUFFER_STRESS_CYCLE, config->index);
+    worker->inbox = calloc(config->sessions_max, sizeof(struct session *));
+    worker->sessions = calloc(config->sessions_max, sizeof(struct session *));
+    if (worker->inbox == NULL || worker->sessions == NULL)
+        rc = failure_set(failure, -ENOMEM, "no memory for a worker");
+    else
+        rc = open_queue(worker, failure);
+    if (rc == 0)
+        rc = open_wakeup(worker, failure);
+    if (rc == 0)
+        rc = start_thread(worker, failure);
+    if (rc != 0)
+        worker_close(worker);
+    return rc;
+}
+
+void worker_kick(struct worker *worker)
+{
+    const uint64_t one = 1;
+
+    /* It can only fail when the counter is full, and then the worker is being woken anyway. */
+    if (write(worker->event_fd, &one, sizeof(one)) < 0)
+        return;
+}
+
+void worker_give(struct worker *worker, struct session *session)
+{
+    pthread_mutex_lock(&worker->mutex);
+    worker->inbox[worker->inbox_count++] = session;
+    pthread_mutex_unlock(&worker->mutex);
+    atomic_store_explicit(&worker->inbox_filled, true, memory_order_release);
+    worker_kick(worker);
+}
+
+void worker_join(struct worker *worker)
+{
+    if (!worker->running)
+        return;
+    atomic_store_explicit(&worker->stop, true, memory_order_release);
+    worker_kick(worker);
+    pthread_join(worker->thread, NULL);
+    worker->running = false;
+}
+
+unsigned worker_close(struct worker *worker)
+{
+    unsigned leaks = 0;
+
+    leaks += fabric_close_object(worker->cq ? &worker->cq->fid : NULL, "completion queue", -1);
+    worker->cq = NULL;
+    if (worker->epoll_fd >= 0)
+        close(worker->epoll_fd);
+    if (worker->event_fd >= 0)
+        close(worker->event_fd);
+    worker->epoll_fd = worker->event_fd = -1;
+    reserve_free(&worker->reserve);
+    free(worker->inbox);
+    free(worker->sessions);
+    worker->inbox = worker->sessions = NULL;
+    pthread_mutex_destroy(&worker->mutex);
+    return leaks;
+}
+
+/* ---- the loop ---- */
+
+static void complete(void *context, uint64_t now, size_t len, uint64_t flags, uint64_t tag,
+                     int status)
+{
+    struct op *op = context;
+    struct session *session;
+
+    if (op == NULL || op->state != OP_POSTED || op->endpoint->closed) {
+        FABT_TRACE(stray_completion, .session = op == NULL ? -1 : (int32_t)op->endpoint->session,
+                   .op = op == NULL ? 0 : op->number);
+        return;
+    }
+    /* The endpoint is a member of its session. */
+    session = (struct session *)((char *)op->endpoint - offsetof(struct session, endpoint));
+    FABT_TRACE(completion, .session = session->number, .op = op->number, .kind = op->kind,
+               .flags = flags, .tag = tag);
+    session_completed(session, op, now, len, status);
+}
+
+/* An entry of the error queue. Its context may be missing: then it is nobody's in particular. */
+static bool read_error(struct worker *worker, uint64_t now)
+{
+    struct fi_cq_err_entry entry;
+    ssize_t n;
+
+    memset(&entry, 0, sizeof(entry));
+    n = fi_cq_readerr(worker->cq, &entry, 0);
+    if (n < 1)
+        return false;
+    if (entry.err != FI_ECANCELED && FABT_TRACE_ENABLED(error)) {
+        const struct op *op = entry.op_context;
+        char text[128] = "";
+
+        fi_cq_strerror(worker->cq, entry.prov_errno, entry.err_data, text, sizeof(text));
+        FABT_TRACE(error, .session = op == NULL ? -1 : (int32_t)op->endpoint->session,
+                   .op = op == NULL ? 0 : op->number, .kind = op == NULL ? 0 : op->kind,
+                   .code = entry.err, .provider_code = entry.prov_errno, .flags = entry.flags,
+                   .text = text);
+    }
+    complete(entry.op_context, now, entry.len, entry.flags, entry.tag,
+             entry.err == 0 ? -FI_EIO : -entry.err);
+    return true;
+}
+
+/* Read completions. Returns how many; with any, `*now` is when. */
+static uint32_t poll_queue(struct worker *worker, uint64_t *now)
+{
+    struct fi_cq_tagged_entry entries[BATCH];
+    const ssize_t n = fi_cq_read(worker->cq, entries, BATCH);
+    uint32_t count = 0;
+
+    if (n > 0) {
+        *now = clock_now();
+        for (ssize_t i = 0; i < n; i++)
+            complete(entries[i].op_context, *now, entries[i].len, entries[i].flags, entries[i].tag,
+                     0);
+        count = (uint32_t)n;
+    } else if (n == -FI_EAVAIL) {
+        *now = clock_now();
+        while (read_error(worker, *now))
+            count++;
+    }
+    if (count > 0)
+        worker->load.polls_busy++;
+    else
+        worker->load.polls_idle++;
+    return count;
+}
+
+static void take_inbox(struct worker *worker, uint64_t now)
+{
+    const uint32_t before = worker->sessions_count;
+
+    if (!atomic_load_explicit(&worker->inbox_filled, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&worker->mutex);
+    for (uint32_t i = 0; i < worker->inbox_count; i++)
+        worker->sessions[worker->sessions_count++] = worker->inbox[i];
+    worker->inbox_count = 0;
+    atomic_store_explicit(&worker->inbox_filled, false, memory_order_relaxed);
+    pthread_mutex_unlock(&worker->mutex);
+    for (uint32_t i = before; i < worker->sessions_count; i++) {
+        struct session *session = worker->sessions[i];
+
+        session_begin(session, worker->cq, &worker->reserve, worker->config.index, now);
+        worker->open_count++;
+        if (worker->cancelled)
+            session_cancel(session, now);
+    }
+}
+
+/* Tell the main thread that a session is closed. */
+static void settle(struct worker *worker, struct session *session)
+{
+    const uint64_t one = 1;
+
+    session->settled = true;
+    worker->open_count--;
+    if (write(worker->config.done_fd, &one, sizeof(one)) < 0)
+        return; /* the counter is full: the reader will look anyway */
+}
+
+static uint32_t service_sessions(struct worker *worker, uint64_t now)
+{
+    const bool check = now >= worker->next_check_ns;
+    uint32_t serviced = 0;
+
+    if (check)
+        worker->next_check_ns = now + CHECK_NS;
+    for (uint32_t i = 0; i < worker->sessions_count; i++) {
+        struct session *session = worker->sessions[i];
+
+        if (!session_closed(session) && session_due(session)) {
+            serviced += session->contexts > 0;
+            session_service(session, now);
+        }
+        if (check)
+            session_check_time(session, now);
+        if (session_closed(session) && !session->settled)
+            settle(worker, session);
+    }
+    return serviced;
+}
+
+static void cancel_sessions(struct worker *worker, uint64_t now)
+{
+    if (worker->cancelled || !atomic_load_explicit(worker->config.cancel, memory_order_acquire))
+        return;
+    worker->cancelled = true;
+    for (uint32_t i = 0; i < worker->sessions_count; i++)
+        session_cancel(worker->sessions[i], now);
+}
+
+static void trace_worker(const struct worker *worker, uint8_t cause)
+{
+    FABT_TRACE(worker, .cause = cause, .worker = worker->config.index, .tid = (uint32_t)gettid(),
+               .pinned_cpu = worker->config.pinned_cpu, .wait_mode = worker->wait_mode);
+}
+
+/* Who is who, for traces that started late. */
+static void state_dump(struct worker *worker, uint64_t now)
+{
+    if (now < worker->next_dump_ns)
+        return;
+    worker->next_dump_ns = now + DUMP_NS;
+    trace_worker(worker, FABT_CAUSE_STATE_DUMP);
+    for (uint32_t i = 0; i < worker->sessions_count; i++) {
+        if (!session_closed(worker->sessions[i]))
+            session_trace_state_dump(worker->sessions[i]);
+    }
+}
+
+static void window_end(struct worker *worker, uint64_t now)
+{
+    load_window_end(&worker->load, now, worker->config.index, worker->open_count);
+    for (uint32_t i = 0; i < worker->sessions_count; i++) {
+        if (!session_closed(worker->sessions[i]))
+            session_trace_counts(worker->sessions[i]);
+    }
+    state_dump(worker, now);
+}
+
+/* ---- waiting ---- */
+
+static bool any_due(const struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->sessions_count; i++) {
+        if (!session_closed(worker->sessions[i]) && session_due(worker->sessions[i]))
+            return true;
+    }
+    return atomic_load_explicit(&worker->inbox_filled, memory_order_acquire);
+}
+
+static void drain_event(struct worker *worker)
+{
+    uint64_t count;
+
+    if (read(worker->event_fd, &count, sizeof(count)) < 0)
+        return; /* nothing to drain */
+}
+
+static void slept(struct worker *worker, uint8_t kind, uint8_t cause)
+{
+    const uint64_t before = worker->load.last_ns;
+    const uint64_t now = clock_now();
+
+    load_slept(&worker->load, now);
+    FABT_TRACE(worker_sleep, .worker = worker->config.index, .sleep_kind = kind,
+               .wake_cause = cause, .asleep_ns = now - before);
+}
+
+/* Milliseconds until a session's linger or drain ends, at most SLEEP_MAX_MS. */
+static int sleep_limit(const struct worker *worker, uint64_t now)
+{
+    uint64_t limit = SLEEP_MAX_MS * NS_PER_MS;
+
+    for (uint32_t i = 0; i < worker->sessions_count; i++) {
+        const struct session *session = worker->sessions[i];
+
+        if (session->phase != FABT_PHASE_LINGER && session->phase != FABT_PHASE_DRAIN)
+            continue;
+        if (session->deadline_ns <= now)
+            return 0;
+        if (session->deadline_ns - now < limit)
+            limit = session->deadline_ns - now;
+    }
+    return (int)((limit + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+static void wait_epoll(struct worker *worker, uint64_t now)
+{
+    struct fid *fids[] = {&worker->cq->fid};
+    struct epoll_event events[2];
+    uint8_t cause = FABT_WAKE_CAUSE_TIMEOUT;
+    int n;
+
+    if (fi_trywait(worker->config.fabric->fabric, fids, 1) != 0) {
+        worker->waits_refused++;
+        return;
+    }
+    worker->waits++;
+    n = epoll_pwait(worker->epoll_fd, events, 2, sleep_limit(worker, now), NULL);
+    if (n < 0 && errno == EINTR) {
+        cause = FABT_WAKE_CAUSE_SIGNAL;
+        FABT_TRACE(signal, .signo = 0, .interrupted = 1);
+    }
+    for (int i = 0; i < n; i++) {
+        cause = FABT_WAKE_CAUSE_PROVIDER;
+        if (events[i].data.fd == worker->event_fd) {
+            cause = FABT_WAKE_CAUSE_KICK;
+            drain_event(worker);
+        }
+    }
+    slept(worker, FABT_SLEEP_KIND_EPOLL, cause);
+}
+
+/* Nothing found: let others run, and after a while sleep for ever longer, up to a millisecond. */
+static void wait_backoff(struct worker *worker, uint64_t now)
+{
+    struct pollfd event = {.fd = worker->event_fd, .events = POLLIN};
+    struct timespec pause;
+    int n;
+
+    if (worker->idle_since_ns == 0)
+        worker->idle_since_ns = now;
+    if (now - worker->idle_since_ns < YIELD_NS) {
+        sched_yield();
+        return;
+    }
+    pause = (struct timespec){.tv_nsec = (long)worker->backoff_ns};
+    n = ppoll(&event, 1, &pause, NULL);
+    if (n > 0)
+        drain_event(worker);
+    if (worker->backoff_ns < BACKOFF_MAX_NS)
+        worker->backoff_ns *= 2;
+    slept(worker, FABT_SLEEP_KIND_BACKOFF,
+          n > 0 ? (uint8_t)FABT_WAKE_CAUSE_KICK : (uint8_t)FABT_WAKE_CAUSE_TIMEOUT);
+}
+
+static void wait_for_work(struct worker *worker, uint64_t now)
+{
+    if (worker->wait_mode == FABT_WAIT_MODE_EPOLL)
+        wait_epoll(worker, now);
+    else
+        wait_backoff(worker, now);
+}
+
+/* ---- thread ---- */
+
+static bool may_stop(struct worker *worker)
+{
+    return worker->open_count == 0 && atomic_load_explicit(&worker->stop, memory_order_acquire) &&
+           !atomic_load_explicit(&worker->inbox_filled, memory_order_acquire);
+}
+
+static void run(struct worker *worker)
+{
+    uint64_t now = clock_now();
+
+    worker->backoff_ns = BACKOFF_MIN_NS;
+    worker->next_dump_ns = now + DUMP_NS;
+    load_start(&worker->load, now);
+    load_check_cpu(&worker->load, worker->config.index);
+    while (!may_stop(worker)) {
+        struct load_loop loop = {0};
+
+        loop.contexts = poll_queue(worker, &now);
+        take_inbox(worker, now);
+        cancel_sessions(worker, now);
+        loop.sessions = service_sessions(worker, now);
+        now = clock_now();
+        if (load_loop_end(&worker->load, now, &loop))
+            window_end(worker, now);
+        if (loop.contexts > 0 || loop.sessions > 0) {
+            worker->idle_since_ns = 0;
+            worker->backoff_ns = BACKOFF_MIN_NS;
+        } else if (any_due(worker)) {
+            sched_yield(); /* a deferred post is tried again, never slept on */
+        } else {
+            wait_for_work(worker, now);
+        }
+    }
+    window_end(worker, clock_now());
+}
+
+static void trace_stats(const struct worker *worker)
+{
+    const struct load *load = &worker->load;
+
+    FABT_TRACE(worker_stats, .worker = worker->config.index, .loops = load->loops,
+               .loops_no_completion = load->loops_no_completion,
+               .loops_no_session = load->loops_no_session, .waits = worker->waits,
+               .waits_refused = worker->waits_refused, .sleeps = load->sleeps,
+               .migrations = load->migrations, .sessions = worker->sessions_count);
+}
+
+static void *worker_main(void *argument)
+{
+    struct worker *worker = argument;
+
+    fabt_trace_writer_start(worker->config.instance, worker->config.index + 1);
+    trace_worker(worker, FABT_CAUSE_START);
+    FABT_TRACE(queue_watch, .worker = worker->config.index, .watch = FABT_WATCH_JOINED,
+               .fd = worker->cq_fd);
+    run(worker);
+    FABT_TRACE(queue_watch, .worker = worker->config.index, .watch = FABT_WATCH_LEFT,
+               .fd = worker->cq_fd);
+    trace_stats(worker);
+    fabt_trace_writer_end();
+    return NULL;
+}
