@@ -23,7 +23,6 @@ from fabtrace.record.lttng import Client, LttngError
 from fabtrace.record.session import TraceSession
 from fabtrace.record.signals import Signals
 
-LEVELS = ("light", "ops", "full")
 NAMES_SHOWN = 4
 COUNT_SILENTLY_BYTES = 256 * buffers.MIB  # takes about ten seconds
 
@@ -65,7 +64,7 @@ def add_parser(subparsers: Any) -> None:
         help="folder for the trace, new or empty (default: fabtrace-DATE-TIME here)",
     )
     parser.add_argument(
-        "--level", choices=LEVELS, default="ops", help="what to record (default: ops)"
+        "--level", metavar="LEVEL", default="ops", help="what to record (default: ops)"
     )
     parser.add_argument(
         "--buffers",
@@ -75,8 +74,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--grace",
         metavar="SEC",
-        type=float,
-        default=20.0,
+        default="20",
         help="how long commands may go on after a signal, or after another one failed (default: 20)",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -115,21 +113,38 @@ def make_plan(options: argparse.Namespace) -> Plan:
     """Check everything that can be checked before something is set up."""
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
     to_run = commands.split(words)
-    if not 0 <= options.grace <= 86400:
-        raise FabtraceError(f"--grace {options.grace:g}: expected seconds, 0 to 86400", EXIT_USAGE)
+    level, grace_seconds = check_level(options.level), parse_grace(options.grace)
     wanted = buffers.parse(options.buffers) if options.buffers else None
     commands.check_programs(to_run)
     shown = options.output or default_folder()
     folder = Path(shown).absolute()
     check_folder(folder, shown)
     chosen, remark = buffers.choose(
-        options.level, wanted, buffers.possible_processors(), buffers.room_bytes(buffers.SHM)
+        level, wanted, buffers.possible_processors(), buffers.room_bytes(buffers.SHM)
     )
     for text in (remark, buffers.check_disk(folder, buffers.room_bytes(existing(folder)))):
         if text:
             say(text)
-    log_level = catalogue.load().levels[options.level]
-    return Plan(folder, shown, log_level, chosen, to_run, options.grace)
+    return Plan(folder, shown, catalogue.load().levels[level], chosen, to_run, grace_seconds)
+
+
+def check_level(level: str) -> str:
+    """One of the catalogue's levels."""
+    known = catalogue.load().levels
+    if level not in known:
+        raise FabtraceError(f"--level {level}: expected one of {', '.join(known)}", EXIT_USAGE)
+    return level
+
+
+def parse_grace(text: str) -> float:
+    """Seconds, not for ever."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86400:
+        raise FabtraceError(f"--grace {text}: expected seconds, from 0 to 86400", EXIT_USAGE)
+    return seconds
 
 
 def default_folder() -> str:
@@ -179,8 +194,14 @@ def trace_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         if new:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+            remove_empty(folder)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder in which there are only folders."""
+    for path, _folders, _files in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
 
 def environment() -> dict[str, str]:

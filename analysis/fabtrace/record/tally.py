@@ -12,6 +12,7 @@ import re
 import select
 import shutil
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -97,27 +98,28 @@ def count(folder: Path, signals: Signals) -> Tally:
     if not all(path.stat().st_size for path in folder.rglob("metadata")):
         # Babeltrace would abort on it.
         raise FabtraceError("a `metadata` file is empty: the trace cannot be read")
-    child = subprocess.Popen(
-        [program, "--no-delta", "--clock-cycles", str(folder)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        process_group=0,
-    )
     tally = Tally()
-    try:
-        assert child.stdout is not None and child.stderr is not None
-        for text in _lines(child.stdout, signals):
-            tally.add(text)
-        said = child.stderr.read().decode(errors="replace").strip()
-        if child.wait() != 0:
-            raise FabtraceError(
-                f"babeltrace2 cannot read the trace: {(said or 'no reason')[-300:]}"
-            )
-    finally:
-        if child.poll() is None:
-            processes.wait_or_kill([child.pid], 0)
-            child.wait()
+    # Into a file: with many lost events it says so often that a pipe would fill up.
+    with tempfile.TemporaryFile() as said:
+        child = subprocess.Popen(
+            [program, "--no-delta", "--clock-cycles", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            process_group=0,
+        )
+        try:
+            assert child.stdout is not None
+            for text in _lines(child.stdout, signals):
+                tally.add(text)
+            if child.wait() != 0:
+                said.seek(0)
+                reason = said.read().decode(errors="replace").strip()[-300:] or "no reason given"
+                raise FabtraceError(f"babeltrace2 cannot read the trace: {reason.splitlines()[-1]}")
+        finally:
+            if child.poll() is None:
+                processes.wait_or_kill([child.pid], 0)
+                child.wait()
     return tally
 
 
