@@ -80,14 +80,10 @@ void endpoint_cancel(struct endpoint *endpoint)
     }
 }
 
-unsigned endpoint_close(struct endpoint *endpoint)
+void endpoint_abandon(struct endpoint *endpoint)
 {
-    unsigned leaks;
-
-    if (endpoint->ep == NULL)
-        return 0;
     endpoint->closed = true;
-    while (endpoint->posted.next != &endpoint->posted) {
+    while (endpoint->outstanding > 0) {
         struct op *op = endpoint->posted.next;
 
         list_remove(endpoint, op);
@@ -95,6 +91,15 @@ unsigned endpoint_close(struct endpoint *endpoint)
         op->status = -FI_ECANCELED;
         FABT_TRACE(op_abandon, .session = endpoint->session, .op = op->number, .kind = op->kind);
     }
+}
+
+unsigned endpoint_close(struct endpoint *endpoint)
+{
+    unsigned leaks;
+
+    if (endpoint->ep == NULL)
+        return 0;
+    endpoint_abandon(endpoint);
     leaks = fabric_close_object(&endpoint->ep->fid, "endpoint", (int32_t)endpoint->session);
     endpoint->ep = NULL;
     return leaks;

@@ -71,7 +71,10 @@ int endpoint_open(struct endpoint *endpoint, struct fabric *fabric, struct fid_c
 /* Ask the provider to cancel all that is posted. */
 void endpoint_cancel(struct endpoint *endpoint);
 
-/* Close; operations still posted are abandoned, with an event each. Returns what leaked. */
+/* Forget what is still posted, with an event each; completions that still come are strays. */
+void endpoint_abandon(struct endpoint *endpoint);
+
+/* Abandon what is posted, and close. Returns what leaked. */
 unsigned endpoint_close(struct endpoint *endpoint);
 
 /* Where a payload or message lies, for the posting calls. */

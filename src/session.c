@@ -104,11 +104,12 @@ static void fail(struct session *session, uint64_t now)
 }
 
 void session_begin(struct session *session, struct fid_cq *cq, struct reserve *reserve,
-                   uint32_t worker, uint64_t now)
+                   uint32_t worker, bool keep_endpoint, uint64_t now)
 {
     int rc;
 
     session->worker = worker;
+    session->keep_endpoint = keep_endpoint;
     session->reserve = reserve;
     session->given_ns = session->activity_ns = now;
     session->retry = true;
@@ -228,7 +229,10 @@ void session_close(struct session *session, uint64_t now)
     if (session_closed(session))
         return;
     session_trace_counts(session);
-    endpoint_close(&session->endpoint);
+    if (session->keep_endpoint)
+        endpoint_abandon(&session->endpoint);
+    else
+        endpoint_close(&session->endpoint);
     session->class->release(session);
     if (session->end_ns == 0)
         session->end_ns = now;

@@ -81,7 +81,8 @@ struct session {
     bool refused;
     bool retry;        /* a post was deferred: service again without waiting */
     uint32_t contexts; /* completions since the last service */
-    bool settled;      /* its worker has told that it is closed */
+    bool keep_endpoint;
+    bool settled; /* its worker has told that it is closed */
 
     uint64_t given_ns;    /* when its worker got it */
     uint64_t start_ns;    /* when payload could flow */
@@ -99,9 +100,10 @@ struct session {
 void session_init(struct session *session, const struct session_class *class,
                   const struct options *options, struct fabric *fabric, uint32_t number);
 
-/* The worker's calls. */
+/* The worker's calls. With `keep_endpoint` a closed session's endpoint stays open, and the worker
+ * closes it at its own end. */
 void session_begin(struct session *session, struct fid_cq *cq, struct reserve *reserve,
-                   uint32_t worker, uint64_t now);
+                   uint32_t worker, bool keep_endpoint, uint64_t now);
 void session_completed(struct session *session, struct op *op, uint64_t now, size_t len,
                        int status);
 void session_service(struct session *session, uint64_t now);

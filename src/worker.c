@@ -261,7 +261,10 @@ static void take_inbox(struct worker *worker, uint64_t now)
     for (uint32_t i = before; i < worker->sessions_count; i++) {
         struct session *session = worker->sessions[i];
 
-        session_begin(session, worker->cq, &worker->reserve, worker->config.index, now);
+        /* fi_trywait looks at every endpoint that a queue with a wait descriptor ever had, closed
+         * ones too (libfabric 1.17, ofi_rxm): such endpoints stay until the worker's end. */
+        session_begin(session, worker->cq, &worker->reserve, worker->config.index,
+                      worker->wait_mode == FABT_WAIT_MODE_EPOLL, now);
         worker->open_count++;
         if (worker->cancelled)
             session_cancel(session, now);
@@ -480,6 +483,8 @@ static void run(struct worker *worker)
         }
     }
     window_end(worker, clock_now());
+    for (uint32_t i = 0; i < worker->sessions_count; i++)
+        endpoint_close(&worker->sessions[i]->endpoint);
 }
 
 static void trace_stats(const struct worker *worker)
