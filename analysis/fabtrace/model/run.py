@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A whole run: what the views see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fabtrace import catalogue
+from fabtrace.model.latency import KindLatency, build_latency
+from fabtrace.model.loss import Loss, build_loss
+from fabtrace.model.operations import Operations, Pairing, build_operations, build_pairing
+from fabtrace.model.processes import Process, build_processes, trace_span
+from fabtrace.model.sessions import Session, build_sessions, state_ends
+from fabtrace.model.states import Intervals, build_intervals
+from fabtrace.model.workers import Worker, build_workers
+from fabtrace.tables import Tables
+
+
+@dataclass(frozen=True)
+class Run:
+    """The processes, workers, sessions and operations of a trace, and what it lacks.
+
+    `tables` are there for views that show single events. Times are ns since the Unix epoch.
+    """
+
+    tables: Tables
+    level: str  # the recorder's level: the highest of which an event was recorded
+    begin_ns: int
+    end_ns: int
+    processes: list[Process]
+    workers: list[Worker]
+    sessions: list[Session]
+    operations: Operations
+    latency: list[KindLatency]
+    pairing: list[Pairing]
+    loss: Loss
+    states: Intervals
+    phases: Intervals
+
+    @property
+    def by_instance(self) -> dict[int, Process]:
+        """Processes by their instance number."""
+        return {process.instance: process for process in self.processes}
+
+    @property
+    def has_operations(self) -> bool:
+        """Whether operations were recorded (levels ops and full)."""
+        return self.level != "light"
+
+
+def build(tables: Tables) -> Run:
+    """The model of a trace."""
+    processes = build_processes(tables)
+    by_instance = {process.instance: process for process in processes}
+    operations = build_operations(tables)
+    sessions = build_sessions(tables, operations, by_instance)
+    ends = state_ends(sessions)
+    begin_ns, end_ns = trace_span(processes)
+    return Run(
+        tables=tables,
+        level=recorded_level(tables),
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        processes=processes,
+        workers=build_workers(tables, by_instance),
+        sessions=sessions,
+        operations=operations,
+        latency=build_latency(operations),
+        pairing=build_pairing(operations, tables),
+        loss=build_loss(tables, by_instance),
+        states=build_intervals(tables["session_state"], "state", ends),
+        phases=build_intervals(tables["session_phase"], "phase", ends),
+    )
+
+
+def recorded_level(tables: Tables) -> str:
+    """The recorder's level that the trace has: the highest of an event that it declares."""
+    known = catalogue.load()
+    levels = list(known.levels)
+    found = [known.recorder_level(event) for event in tables.declared if event in known.events]
+    return max(found, key=levels.index, default=levels[0])

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The sessions of each process, and which two of them are the ends of one.
+
+A session's counters come from two sources: the last `session_count` event, which all levels record, and
+the operations in the trace. Either can only be too small (counters are up to 100 ms old when a process
+is killed; events can be lost, or be older than the recording), so the larger one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fabtrace import catalogue
+from fabtrace.model.keys import (
+    NO_SESSION,
+    counts,
+    first_rows,
+    last_rows,
+    session_keys,
+    split,
+)
+from fabtrace.model.operations import End, Operations
+from fabtrace.model.processes import Process
+from fabtrace.model.states import Intervals
+from fabtrace.tables import Tables
+
+OPEN = "open"  # the outcome of a session whose end is not in the trace
+
+COUNTERS = (
+    "payload_bytes",
+    "reported_bytes",
+    "credit_bytes",
+    "ops_posted",
+    "ops_completed",
+    "writes",
+    "fragments",
+    "deferred",
+    "out_of_order",
+    "vectors",
+    "progresses",
+    "registrations",
+    "registration_ns",
+)
+
+# Events that mention a session by its number.
+SESSION_EVENTS = (
+    "session_open",
+    "session_phase",
+    "session_start",
+    "session_count",
+    "session_close",
+    "op_post",
+    "op_complete",
+    "session_state",
+)
+
+
+@dataclass
+class Session:
+    """One end of a session.
+
+    start_ns    when payload could flow (`session_start`), None if that is not in the trace
+    close_ns    when it ended, None if that is not in the trace
+    begin_ns, last_ns   its first and last event
+    elapsed_ns  from start to the last payload byte; of an open session to its last counters; None
+                if its start is not known either
+    counters    of COUNTERS, from its start
+    peer        the other end, if it is in the trace
+    """
+
+    process: Process
+    number: int
+    key: int
+    worker: int | None
+    peer_pid: int
+    run_id: int
+    workload: str
+    total_bytes: int | None
+    outcome: str
+    reason: str
+    payload_bytes: int
+    elapsed_ns: int | None
+    handshake_ns: int | None
+    start_ns: int | None
+    close_ns: int | None
+    begin_ns: int
+    last_ns: int
+    counters: dict[str, int]
+    errors: int
+    addresses: dict[str, str] = field(default_factory=dict)
+    peer: Session | None = field(default=None, repr=False)
+
+    @property
+    def label(self) -> str:
+        """How the views name it: process and number."""
+        return f"{self.process.label}:{self.number}"
+
+    @property
+    def role(self) -> str:
+        """get or put."""
+        return self.process.role
+
+    @property
+    def mib_per_s(self) -> float | None:
+        """Payload throughput in 2^20 bytes a second."""
+        if not self.elapsed_ns:
+            return None
+        return self.payload_bytes / 2**20 / (self.elapsed_ns / 1e9)
+
+
+def build_sessions(
+    tables: Tables, operations: Operations, processes: Mapping[int, Process]
+) -> list[Session]:
+    """All sessions that the trace mentions, by process and number, ends joined."""
+    spans = session_spans(tables)
+    counted = count_operations(operations, tables)
+    lookups = Lookups(tables)
+    order = {instance: place for place, instance in enumerate(processes)}
+    keys = sorted(spans, key=lambda key: (order[split(key)[0]], split(key)[1]))
+    sessions = [lookups.session(key, processes[split(key)[0]], spans[key], counted) for key in keys]
+    join_ends(sessions)
+    return sessions
+
+
+def session_spans(tables: Tables) -> dict[int, tuple[int, int]]:
+    """Time of the first and the last event of each session."""
+    spans: dict[int, tuple[int, int]] = {}
+    for event in SESSION_EVENTS:
+        table = tables[event]
+        keys = session_keys(table)
+        last = last_rows(keys)
+        for key, row in first_rows(keys).items():
+            if split(key)[1] == NO_SESSION:
+                continue
+            begin, end = int(table.times[row]), int(table.times[last[key]])
+            old = spans.get(key, (begin, end))
+            spans[key] = (min(begin, old[0]), max(end, old[1]))
+    return spans
+
+
+def count_operations(operations: Operations, tables: Tables) -> dict[str, dict[int, int]]:
+    """What the operations in the trace say of the counters, by session."""
+    known = catalogue.load()
+    writes = np.isin(operations.kind, [known.code("kind", k) for k in ("write", "fragment")])
+    completed = operations.end == End.COMPLETED
+    return {
+        "ops_posted": counts(operations.session[operations.posted]),
+        "ops_completed": counts(operations.session[completed]),
+        "writes": counts(operations.session[operations.posted & writes]),
+        "out_of_order": counts(operations.session[completed & (operations.earlier > 0)]),
+        "deferred": counts(session_keys(tables["op_defer"])),
+        "fragments": counts(session_keys(tables["fragment"])),
+    }
+
+
+class Lookups:
+    """The rows of the descriptive events by session."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.catalogue = catalogue.load()
+        self.last = {
+            event: last_rows(session_keys(tables[event]))
+            for event in ("session_open", "session_start", "session_count", "session_close")
+        }
+        self.errors = counts(session_keys(tables["error"]))
+        self.addresses: dict[int, dict[str, str]] = {}
+        table = tables["session_address"]
+        for key, kind, address in zip(
+            session_keys(table).tolist(), table["address_kind"].tolist(), table["address"]
+        ):
+            label = self.catalogue.label("address_kind", kind)
+            self.addresses.setdefault(key, {})[label] = address
+
+    def value(self, event: str, key: int, column: str) -> int | None:
+        """A column of the last such event of a session; None if there is none."""
+        row = self.last[event].get(key)
+        return None if row is None else int(self.tables[event][column][row])
+
+    def time(self, event: str, key: int) -> int | None:
+        """When the last such event of a session was; None if there is none."""
+        row = self.last[event].get(key)
+        return None if row is None else int(self.tables[event].times[row])
+
+    def session(
+        self,
+        key: int,
+        process: Process,
+        span: tuple[int, int],
+        counted: Mapping[str, Mapping[int, int]],
+    ) -> Session:
+        """One session."""
+        counters = {
+            name: max(
+                self.value("session_count", key, name) or 0, counted.get(name, {}).get(key, 0)
+            )
+            for name in COUNTERS
+        }
+        row = self.last["session_close"].get(key)
+        closed = self.tables["session_close"]
+        outcome, reason = OPEN, ""
+        if row is not None:
+            outcome = self.catalogue.label("outcome", int(closed["outcome"][row]))
+            reason = str(closed["reason"][row])
+        payload_bytes = self.value("session_close", key, "payload_bytes")
+        workload = self.value("session_open", key, "workload")
+        return Session(
+            process=process,
+            number=split(key)[1],
+            key=key,
+            worker=self.value("session_open", key, "worker"),
+            peer_pid=self.value("session_open", key, "peer_pid") or 0,
+            run_id=self.value("session_open", key, "run_id") or 0,
+            workload="" if workload is None else self.catalogue.label("workload", workload),
+            total_bytes=self.value("session_open", key, "total_bytes"),
+            outcome=outcome,
+            reason=reason,
+            payload_bytes=counters["payload_bytes"] if payload_bytes is None else payload_bytes,
+            elapsed_ns=self.elapsed(key),
+            handshake_ns=self.value("session_start", key, "handshake_ns"),
+            start_ns=self.time("session_start", key),
+            close_ns=self.time("session_close", key),
+            begin_ns=span[0],
+            last_ns=span[1],
+            counters=counters,
+            errors=self.errors.get(key, 0),
+            addresses=self.addresses.get(key, {}),
+        )
+
+    def elapsed(self, key: int) -> int | None:
+        """Time in which the payload flowed; see Session."""
+        elapsed = self.value("session_close", key, "elapsed_ns")
+        if elapsed is not None:
+            return elapsed
+        start, last = self.time("session_start", key), self.time("session_count", key)
+        return None if start is None or last is None else max(0, last - start)
+
+
+def join_ends(sessions: list[Session]) -> None:
+    """Let the two ends of each session know each other.
+
+    They are those whose local and peer addresses are each other's. Addresses can be used again later in
+    the trace, so of several candidates the one that lived at the same time longest is taken.
+    """
+    by_addresses: dict[tuple[str, str], list[Session]] = {}
+    for session in sessions:
+        local, peer = session.addresses.get("local"), session.addresses.get("peer")
+        if local and peer:
+            by_addresses.setdefault((local, peer), []).append(session)
+    for session in sessions:
+        local, peer = session.addresses.get("local"), session.addresses.get("peer")
+        if session.peer is not None or not local or not peer:
+            continue
+        candidates = [
+            other
+            for other in by_addresses.get((peer, local), [])
+            if other.peer is None and other.process is not session.process
+        ]
+        if candidates:
+            best = max(candidates, key=lambda other: overlap_ns(session, other))
+            session.peer, best.peer = best, session
+
+
+def overlap_ns(one: Session, other: Session) -> int:
+    """How long two sessions lived at the same time; negative: the time between them."""
+    return min(one.last_ns, other.last_ns) - max(one.begin_ns, other.begin_ns)
+
+
+def state_ends(sessions: list[Session]) -> dict[int, int]:
+    """Until when the last state of each session lasted."""
+    return {
+        session.key: session.last_ns if session.close_ns is None else session.close_ns
+        for session in sessions
+    }
+
+
+def state_shares(intervals: Intervals, enum: str) -> dict[str, float]:
+    """The share of each state in the time of some intervals, 0 to 1, in the catalogue's order."""
+    totals = intervals.totals_ns()
+    whole = sum(totals.values())
+    labels = catalogue.load()
+    return {labels.label(enum, state): ns / whole for state, ns in totals.items()} if whole else {}
