@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "clock.h"
 #include "get.h"
 #include "put.h"
+#include "signals.h"
 
 #define DUMP_NS NS_PER_S
 
@@ -30,31 +30,6 @@ enum {
     WAIT_LISTENING_MS = 2, /* without a reliable wake-up for initial messages */
     WAIT_MS = 100,
 };
-
-static const int cancelling_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-
-static sigset_t cancelling_set(void)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof(cancelling_signals) / sizeof(cancelling_signals[0]); i++)
-        sigaddset(&set, cancelling_signals[i]);
-    return set;
-}
-
-void engine_block_signals(void)
-{
-    const sigset_t set = cancelling_set();
-
-    /* A shell starts background jobs with SIGINT and SIGQUIT ignored, and an ignored signal never
-     * reaches a signalfd; scripts cancel background runs by SIGINT all the same. SIGHUP stays
-     * ignored if it is: nohup means it. */
-    signal(SIGINT, SIG_DFL);
-    signal(SIGQUIT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-}
 
 /* ---- traces ---- */
 
@@ -163,7 +138,7 @@ static int watch(struct engine *engine, int fd)
 
 static int open_descriptors(struct engine *engine, struct failure *failure)
 {
-    const sigset_t set = cancelling_set();
+    const sigset_t set = signals_cancelling();
     int rc = 0;
 
     engine->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

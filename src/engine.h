@@ -51,9 +51,6 @@ struct engine_verdict {
     bool success;
 };
 
-/* Block the signals that cancel a run. Must come before any thread is started. */
-void engine_block_signals(void);
-
 /* Run all sessions to their end. 0, or a negative code with a failure when the run could not be
  * set up; sessions' own failures are in engine->sessions. Call engine_close in any case. */
 int engine_run(struct engine *engine, struct failure *failure);

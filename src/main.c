@@ -8,6 +8,7 @@
 
 #include "engine.h"
 #include "results.h"
+#include "signals.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -82,7 +83,7 @@ static int run(const struct options *options, const char *command_line)
     struct failure failure = {0};
     int code;
 
-    engine_block_signals();
+    signals_prepare();
     if (engine_run(&engine, &failure) != 0) {
         code = complain_and_exit_code(&failure);
     } else {
