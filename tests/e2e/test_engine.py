@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""fabtget and fabtput alone, with no session daemon anywhere: options, exit codes, cancellation."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SECONDS, Done, World
+
+PATTERN_BYTES = 76
+TOTAL = 200 * PATTERN_BYTES
+ENDLESS = "1T"
+PROVIDERS = ("tcp;ofi_rxm", "shm")
+
+
+def common(provider: str) -> list[str]:
+    """Options for both sides: provider and loopback."""
+    return ["--provider", provider, *(["--bind", "127.0.0.1"] if provider != "shm" else [])]
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """The address that fabtget prints."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.endswith("\n"), process.communicate()
+    return line.strip()
+
+
+def pair(world: World, provider: str, get: list[str], *puts: list[str]) -> list[Done]:
+    """Run fabtget and the fabtputs that belong to it, and wait for all."""
+    server = world.start(world.get, *common(provider), *get)
+    address = first_line(server)
+    clients = [world.start(world.put, *common(provider), *put, address) for put in puts]
+    return [world.finish(process) for process in (server, *clients)]
+
+
+def rows(done: Done) -> list[list[str]]:
+    """The table of results: a row a session, and the total's."""
+    lines = [line.split() for line in done.out.splitlines()]
+    heads = [index for index, line in enumerate(lines) if line[:2] == ["session", "bytes"]]
+    assert len(heads) == 1, done.out
+    return lines[heads[0] + 1 :]
+
+
+def verified(done: Done, sessions: int) -> None:
+    """The process ended well and moved all bytes of each of its sessions."""
+    assert done.code == 0, done.err
+    assert done.err == ""
+    table = rows(done)
+    assert [row[1] for row in table] == [str(TOTAL)] * sessions + [str(sessions * TOTAL)]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    "get, put",
+    [
+        ([], []),
+        (["-n", "4"], ["-n", "4"]),
+        ([], ["-g"]),
+        (["-r"], ["-r"]),
+        (["-r"], ["-g", "-r"]),
+        (["-n", "9", "--placement", "spread"], ["-n", "9", "--sessions-per-worker", "3"]),
+        (["-p", "auto"], ["-p", "0"]),
+    ],
+    ids=lambda words: "_".join(words) or "default",
+)
+def test_every_byte_is_verified(
+    world: World, provider: str, get: list[str], put: list[str]
+) -> None:
+    size = ["--total", str(TOTAL)]
+    sessions = int(get[1]) if get[:1] == ["-n"] else 1
+    for done in pair(world, provider, [*get, *size], [*put, *size]):
+        verified(done, sessions)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_sleeping_workers(world: World, provider: str) -> None:
+    """-w; where the provider can't wake anybody (shm) it is said once, and all is well."""
+    size = ["--total", str(TOTAL), "-w", "-n", "2"]
+    for done in pair(world, provider, size, size):
+        assert done.code == 0
+        assert len(done.err.splitlines()) <= (1 if provider == "shm" else 0), done.err
+        assert rows(done)[-1][1] == str(2 * TOTAL)
+
+
+def test_two_puts_share_the_sessions(world: World) -> None:
+    size = ["--total", str(TOTAL), "-n", "4"]
+    get, *puts = pair(world, PROVIDERS[0], size, [*size, "-k", "2"], [*size, "-k", "2"])
+    verified(get, 4)
+    for put in puts:
+        verified(put, 2)
+
+
+def test_address_file(world: World, tmp_path: Path) -> None:
+    """It appears complete, replaces an older one, and standard output is free of it."""
+    file = tmp_path / "address"
+    file.write_text("old\n")
+    old = file.stat().st_ino
+    server = world.start(world.get, *common(PROVIDERS[0]), "--total", str(TOTAL), "-a", file)
+    deadline = time.monotonic() + SECONDS
+    while file.stat().st_ino == old and server.poll() is None and time.monotonic() < deadline:
+        pass
+    address = file.read_text()
+    assert address.endswith("\n") and address != "old\n"
+    client = world.run(world.put, *common(PROVIDERS[0]), "--total", str(TOTAL), address.strip())
+    verified(client, 1)
+    done = world.finish(server)
+    verified(done, 1)
+    assert address.strip() not in done.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["address"]
+
+
+def test_results_as_json(world: World, tmp_path: Path) -> None:
+    size = ["--total", str(TOTAL), "-n", "2"]
+    get, put = pair(
+        world,
+        PROVIDERS[0],
+        [*size, "--json", str(tmp_path / "get")],
+        [*size, "--json", str(tmp_path / "put")],
+    )
+    for name, done in (("get", get), ("put", put)):
+        verified(done, 2)
+        document: dict[str, Any] = json.loads((tmp_path / name).read_text())
+        assert document
+
+
+# ------------------------------------------------------------------------------ cancellation
+
+
+def wait_busy(process: subprocess.Popen[str], ticks: int = 20) -> None:
+    """Return when a process has used some CPU time: the transfer goes on."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        if int(fields[11]) + int(fields[12]) >= ticks:
+            return
+    pytest.fail(f"no progress: {process.communicate()}")
+
+
+def cancelled(world: World, provider: str, number: signal.Signals, *options: str) -> list[Done]:
+    """Signal both sides in the middle of an endless transfer."""
+    words = [*common(provider), "--total", ENDLESS, "-n", "2", *options]
+    server = world.start(world.get, *words)
+    client = world.start(world.put, *words, first_line(server))
+    for process in (server, client):
+        wait_busy(process)
+    for process in (server, client):
+        process.send_signal(number)
+    return [world.finish(process) for process in (server, client)]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_expected_cancellation(world: World, provider: str, number: signal.Signals) -> None:
+    for done in cancelled(world, provider, number, "-c"):
+        assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_unexpected_cancellation(world: World, provider: str) -> None:
+    for done in cancelled(world, provider, signal.SIGINT):
+        assert done.code == 1
+        assert done.err != ""
+
+
+def test_cancellation_that_does_not_come(world: World) -> None:
+    size = ["--total", str(TOTAL), "-c", "--timeout", "2s"]
+    for done in pair(world, PROVIDERS[0], size, size):
+        assert done.code == 1
+        assert "cancel" in done.err
+
+
+@pytest.mark.parametrize("options, code", [(["-c"], 0), ([], 1)])
+def test_cancellation_while_nobody_comes(world: World, options: list[str], code: int) -> None:
+    server = world.start(world.get, *common(PROVIDERS[0]), *options)
+    first_line(server)
+    server.send_signal(signal.SIGINT)
+    assert world.finish(server).code == code
+
+
+# ------------------------------------------------------------------------------ refusals
+
+
+def refused(done: Done, code: int, *words: str) -> None:
+    """One line that names the program and the words, and the exit code."""
+    assert done.code == code, done.err
+    assert len(done.err.splitlines()) == 1, done.err
+    assert done.err.startswith("fabt")
+    for word in words:
+        assert word in done.err
+    assert done.out == ""
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    [
+        ("-n", "0"),
+        ("-n", "abc"),
+        ("-n", "-1"),
+        ("-n", "5x"),
+        ("-p", "3 -"),
+        ("-p", "5-2"),
+        ("-p", "9999"),
+        ("--total", "5x"),
+        ("--timeout", "soon"),
+        ("--workers", "0"),
+        ("--placement", "heap"),
+    ],
+)
+def test_bad_values(world: World, option: str, value: str) -> None:
+    """The line names the option and the value."""
+    refused(world.run(world.get, option, value), 2, option, value)
+    refused(world.run(world.put, option, value, "02:00"), 2, option, value)
+
+
+def test_more_local_sessions_than_sessions(world: World) -> None:
+    refused(world.run(world.put, "-k", "5", "-n", "2", "02:00"), 2, "-k", "5")
+
+
+@pytest.mark.parametrize("option", ["-z", "--bogus"])
+def test_unknown_options(world: World, option: str) -> None:
+    refused(world.run(world.get, option), 2, option)
+
+
+@pytest.mark.parametrize("address", ["zz", "2:0", "02:", "02-00", "+6: 9", ""])
+def test_bad_addresses(world: World, address: str) -> None:
+    refused(world.run(world.put, address), 2, "address")
+
+
+def test_no_address(world: World) -> None:
+    refused(world.run(world.put), 2, "address")
+
+
+def test_unwritable_address_file(world: World) -> None:
+    refused(world.run(world.get, *common(PROVIDERS[0]), "-a", "/proc/none/x"), 1, "/proc/none/x")
+
+
+def test_no_such_provider(world: World) -> None:
+    refused(world.run(world.get, "--provider", "pigeon"), 1, "pigeon", "fi_info")
+
+
+def test_nobody_listens(world: World) -> None:
+    """An address of ours at which nobody listens: an error within the time-out."""
+    server = world.start(world.get, *common(PROVIDERS[0]), "-c")
+    address = first_line(server)
+    server.send_signal(signal.SIGINT)
+    assert world.finish(server).code == 0
+    done = world.run(world.put, *common(PROVIDERS[0]), "--timeout", "2s", address)
+    assert done.code == 1 and done.err.startswith("fabtput: session 0")
+
+
+@pytest.mark.parametrize("program", ["fabtget", "fabtput"])
+def test_help_and_version(world: World, program: str) -> None:
+    path = world.get.with_name(program)
+    done = world.run(path, "--help")
+    assert (done.code, done.err) == (0, "") and done.out.startswith(f"Usage: {program}")
+    done = world.run(path, "--version")
+    assert done.code == 0 and program in done.out and "libfabric" in done.out
+
+
+# ------------------------------------------------------------------------------ builds
+
+LTTNG_WORDS = ("lttng", "tracepoint", "urcu")
+
+
+def references(program: Path) -> list[str]:
+    """Libraries and symbols of a program that have to do with LTTng."""
+    text = ""
+    for words in (["ldd"], ["nm"], ["nm", "-D"]):
+        command = [*words, str(program)]
+        text += subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [line for line in text.splitlines() if any(word in line.lower() for word in LTTNG_WORDS)]
+
+
+@pytest.mark.parametrize("program", ["fabtget", "fabtput"])
+def test_without_tracing_there_is_no_lttng(world: World, program: str) -> None:
+    """The program with tracing shows that the test would find something."""
+    folder = os.environ.get("FABT_NONE_BUILD_DIR")
+    if not folder:
+        pytest.skip("FABT_NONE_BUILD_DIR names no build with -Dtracing=none")
+    assert references(Path(folder, "src", program)) == []
+    assert references(world.get.with_name(program)) != []
