@@ -139,7 +139,7 @@ def meson_test(run: Run, name: str) -> Results:
 
 def binaries(run: Run, name: str) -> dict[str, str]:
     """Tells the Python tests which programs to use."""
-    return {"FABT_BUILD_DIR": str(run.folder(name))}
+    return {"FABT_BUILD": str(run.folder(name))}
 
 
 def step_gcc(run: Run) -> Results:
@@ -167,8 +167,13 @@ def step_python(run: Run) -> Results:
 
 def step_e2e(run: Run) -> Results:
     """The programs, recorded and reported."""
-    none = {"FABT_NONE_BUILD_DIR": str(run.folder("none"))}
+    none = {"FABT_NONE_BUILD": str(run.folder("none"))}
     yield from pytest(run, "e2e", "tests/e2e", **binaries(run, "gcc"), **none)
+
+
+def step_interop(run: Run) -> Results:
+    """The programs against an older peer."""
+    yield from pytest(run, "interop", "tests/peer", **binaries(run, "gcc"))
 
 
 def step_asan(run: Run) -> Results:
@@ -201,7 +206,7 @@ def step_tsan(run: Run) -> Results:
 
 def step_style(run: Run) -> Results:
     """How the source looks, and whether what is made from it is up to date."""
-    for name, command in style.commands(SOURCE).items():
+    for name, command in style.commands(SOURCE, run.folder("mypy-cache")).items():
         yield check(f"style {name}", run.tool(command))
     for name, problems in style.own_checks(SOURCE).items():
         yield check(f"style {name}", (len(problems), "\n".join(problems)))
@@ -214,10 +219,11 @@ STEPS: dict[str, Callable[[Run], Results]] = {
     "clang": step_clang,
     "python": step_python,
     "e2e": step_e2e,
+    "interop": step_interop,
     "asan": step_asan,
     "tsan": step_tsan,
 }
-NEEDS = {"python": ("gcc",), "e2e": ("gcc", "none")}  # builds that a step uses
+NEEDS = {"python": ("gcc",), "e2e": ("gcc", "none"), "interop": ("gcc",)}  # builds that a step uses
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -31,13 +31,21 @@ def source_files(source: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names) if not name.endswith(".pyc"))
 
 
-def commands(source: Path) -> dict[str, list[str | Path]]:
-    """The tools and how to run them."""
+def commands(source: Path, cache: Path) -> dict[str, list[str | Path]]:
+    """The tools and how to run them; `cache` is a folder for what mypy wants to remember."""
     c_files = [path for path in source_files(source) if path.suffix in {".c", ".h"}]
     python = ["/usr/bin/python3", "-m"]
     programs = [source / name for name in PYTHON_PROGRAMS]
     trees = ["analysis", "scripts", "tests", "tracepoints"]
-    mypy: list[str | Path] = [*python, "mypy", "--strict", "--cache-dir=/dev/null"]
+    # Tests of one folder use helpers of another.
+    mypy: list[str | Path] = [
+        "env",
+        "MYPYPATH=tests/python:scripts/lib",
+        *python,
+        "mypy",
+        "--strict",
+    ]
+    mypy.append(f"--cache-dir={cache}")
     result: dict[str, list[str | Path]] = {
         "clang-format": ["clang-format", "--dry-run", "--Werror", *c_files],
         "black": [*python, "black", "--check", "-q", "--diff", "-l", "100", *trees, *programs],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """End-to-end tests: the programs as a user runs them, in a world of their own.
 
-FABT_BUILD_DIR names the build whose programs are tested (default: build). In a private mount and
+FABT_BUILD names the build whose programs are tested (default: build). In a private mount and
 network namespace a test sees no session daemon but those it starts, and nothing but loopback.
 """
 
@@ -26,7 +26,7 @@ sys.path.insert(0, str(SOURCE / "tests" / "python"))
 
 from lttng_private import PrivateLttng, Unavailable  # noqa: E402  (the path comes first)
 
-BUILD = Path(os.environ.get("FABT_BUILD_DIR", SOURCE / "build")).resolve()
+BUILD = Path(os.environ.get("FABT_BUILD", SOURCE / "build")).resolve()
 SANITIZER = os.environ.get("FABT_SANITIZER", "")
 FABTRACE = SOURCE / "scripts" / "fabtrace"
 SECONDS = 300.0  # nothing takes so long but a hang

@@ -282,8 +282,8 @@ def references(program: Path) -> list[str]:
 @pytest.mark.parametrize("program", ["fabtget", "fabtput"])
 def test_without_tracing_there_is_no_lttng(world: World, program: str) -> None:
     """The program with tracing shows that the test would find something."""
-    folder = os.environ.get("FABT_NONE_BUILD_DIR")
+    folder = os.environ.get("FABT_NONE_BUILD")
     if not folder:
-        pytest.skip("FABT_NONE_BUILD_DIR names no build with -Dtracing=none")
+        pytest.skip("FABT_NONE_BUILD names no build with -Dtracing=none")
     assert references(Path(folder, "src", program)) == []
     assert references(world.get.with_name(program)) != []
