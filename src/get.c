@@ -54,11 +54,6 @@ static struct get *get_of(struct session *session)
     return (struct get *)session;
 }
 
-static const struct get *get_of_const(const struct session *session)
-{
-    return (const struct get *)session;
-}
-
 /* ---- handshake ---- */
 
 /* Cut memory into segments of Fibonacci lengths (1, 1, 2, 3, 5, ...), the last one taking the rest:
@@ -445,14 +440,11 @@ static int get_advance(struct session *session)
     return session_worse(rc, finish_if_done(get));
 }
 
+/* Whatever is offered or under way, only the peer's writes bring a get further: telling its own
+ * sends apart would double the events and explain nothing. */
 static uint8_t get_waits_for(const struct session *session)
 {
-    const struct get *get = get_of_const(session);
-
-    if (session->phase < FABT_PHASE_TRANSFER)
-        return FABT_STATE_SETUP;
-    /* Nothing to offer until the peer has filled something, or its vector is under way. */
-    return control_tx_idle(&get->vectors) ? FABT_STATE_PEER : FABT_STATE_PROVIDER;
+    return session->phase < FABT_PHASE_TRANSFER ? FABT_STATE_SETUP : FABT_STATE_PEER;
 }
 
 static void get_release(struct session *session)
