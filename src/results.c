@@ -164,15 +164,14 @@ static json_t *json_document(const struct engine *engine)
         return NULL;
     total = total_row(engine, latency);
     snprintf(run_id, sizeof(run_id), "0x%016" PRIx64, engine->run_id);
-    document = json_pack("{s:s, s:i, s:s, s:s, s:s, s:b, s:b, s:i, s:i, s:i, s:I, s:I, s:o, s:o}",
-                         "format", "fabtrace-run", "version", RESULTS_VERSION, "role",
-                         engine->options->role == ROLE_GET ? "get" : "put", "provider",
-                         engine->fabric.info->fabric_attr->prov_name, "run_id", run_id, "success",
-                         verdict.success, "cancelled", engine->signal != 0, "sessions_ok",
-                         (int)verdict.ok, "sessions_failed", (int)verdict.failed,
-                         "sessions_cancelled", (int)verdict.cancelled, "initials_dropped",
-                         (json_int_t)verdict.dropped, "leaks", (json_int_t)engine->leaks,
-                         "sessions", json_sessions(engine), "total", json_row(&total));
+    document = json_pack(
+        "{s:s, s:i, s:s, s:s, s:s, s:b, s:b, s:i, s:i, s:i, s:I, s:o, s:o}", "format",
+        "fabtrace-run", "version", RESULTS_VERSION, "role",
+        engine->options->role == ROLE_GET ? "get" : "put", "provider",
+        engine->fabric.info->fabric_attr->prov_name, "run_id", run_id, "success", verdict.success,
+        "cancelled", engine->signal != 0, "sessions_ok", (int)verdict.ok, "sessions_failed",
+        (int)verdict.failed, "sessions_cancelled", (int)verdict.cancelled, "initials_dropped",
+        (json_int_t)verdict.dropped, "sessions", json_sessions(engine), "total", json_row(&total));
     free(latency);
     return document;
 }
