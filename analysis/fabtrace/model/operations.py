@@ -77,7 +77,8 @@ class Operations:
         """Whether it completed without error and both of its times are known."""
         ok = catalogue.load().code("status", "ok")
         completed = np.equal(self.end, End.COMPLETED)
-        return np.logical_and(self.posted & completed, self.status == ok)
+        mask: Mask = self.posted & completed & (self.status == ok)
+        return mask
 
     @property
     def latency_ns(self) -> npt.NDArray[np.int64]:

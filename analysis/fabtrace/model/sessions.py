@@ -146,13 +146,16 @@ def count_operations(operations: Operations, tables: Tables) -> dict[str, dict[i
     known = catalogue.load()
     writes = np.isin(operations.kind, [known.code("kind", k) for k in ("write", "fragment")])
     completed = operations.end == End.COMPLETED
+    # A buffer in k pieces was split k - 1 times: the last piece is what remained.
+    pieces = tables["fragment"]
+    fragments = pieces.rows(pieces["last"] == 0)
     return {
         "ops_posted": counts(operations.session[operations.posted]),
         "ops_completed": counts(operations.session[completed]),
         "writes": counts(operations.session[operations.posted & writes]),
         "out_of_order": counts(operations.session[completed & (operations.earlier > 0)]),
         "deferred": counts(session_keys(tables["op_defer"])),
-        "fragments": counts(session_keys(tables["fragment"])),
+        "fragments": counts(session_keys(fragments)),
     }
 
 

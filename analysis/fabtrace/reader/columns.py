@@ -84,9 +84,10 @@ def as_column(values: Any, kind: str) -> Column:
 class Collector:
     """Takes messages and gathers the columns of the catalogue's events."""
 
-    def __init__(self, progress: Callable[[], None]) -> None:
+    def __init__(self, progress: Callable[[int], None]) -> None:
         self.catalogue = catalogue.load()
         self.progress = progress
+        self.events = 0  # of full chunks, for the progress
         self.plans: dict[int, Accumulator | None] = {}
         self.accumulators: list[Accumulator] = []
         self.declared: set[str] = set()
@@ -105,7 +106,7 @@ class Collector:
         class_id = native_bt.event_class_get_id
         nanoseconds = native_bt.clock_snapshot_get_ns_from_origin
         plans = self.plans
-        self.progress()
+        self.progress(self.events)
         for message in messages:
             if type(message) is not event_type:
                 self.other(message)
@@ -125,7 +126,8 @@ class Collector:
             plan.rows.append(row)
             if len(plan.rows) == CHUNK:
                 plan.flush()
-                self.progress()
+                self.events += CHUNK
+                self.progress(self.events)
 
     def other(self, message: Any) -> None:
         """A message that is no event: a stream begins, or LTTng says that it dropped events."""
@@ -223,7 +225,9 @@ class StreamSink(bt2._UserSinkComponent):  # type: ignore[misc]
         raise bt2.Stop
 
 
-def collect(folders: list[Path], part: int, parts: int, progress: Callable[[], None]) -> Collected:
+def collect(
+    folders: list[Path], part: int, parts: int, progress: Callable[[int], None]
+) -> Collected:
     """Read every `parts`-th stream of some trace folders, beginning with number `part`."""
     collector = Collector(progress)
     graph = bt2.Graph()

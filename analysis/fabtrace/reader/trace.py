@@ -14,8 +14,9 @@ import os
 import re
 import signal
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,14 +45,21 @@ class Child:
     stderr: IO[bytes]
 
 
-def read(path: str | Path, silence_seconds: float = SILENCE_SECONDS) -> Tables:
-    """Read the trace at or below a folder. Raises FabtraceError if it is not a sound one of ours."""
+def read(
+    path: str | Path,
+    silence_seconds: float = SILENCE_SECONDS,
+    progress: Callable[[int], None] = lambda events: None,
+) -> Tables:
+    """Read the trace at or below a folder. Raises FabtraceError if it is not a sound one of ours.
+
+    `progress` is called now and then with the number of events read so far.
+    """
     where = Path(path)
     folders = find_traces(where, ctf2=babeltrace_reads_ctf2())
     parts = number_of_children(folders)
     children = [start_child(folders, part, parts) for part in range(parts)]
     try:
-        collected = [result(child, where, silence_seconds) for child in children]
+        collected = results(children, where, silence_seconds, progress)
     finally:
         for child in children:
             if child.process.is_alive():
@@ -105,7 +113,7 @@ def start_child(folders: list[TraceFolder], part: int, parts: int) -> Child:
 def child_main(
     connection: Connection, stderr: int, paths: list[Path], part: int, parts: int
 ) -> None:
-    """What a child does: sends None now and then to show that it lives, then its result."""
+    """What a child does: sends how many events it has read now and then, at last its result."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.dup2(stderr, 2)  # Babeltrace's own messages: the parent words its error from them
     try:
@@ -114,7 +122,7 @@ def child_main(
         connection.send(f"{READER_MISSING} ({error})")
         return
     try:
-        connection.send(collect(paths, part, parts, lambda: connection.send(None)))
+        connection.send(collect(paths, part, parts, connection.send))
     except Exception as error:  # whatever the binding raises, the parent turns it into one line
         connection.send(f"Babeltrace cannot read it: {first_cause(error)}")
 
@@ -126,22 +134,41 @@ def first_cause(error: Exception) -> str:
     return " ".join(text.split()) or type(error).__name__
 
 
-def result(child: Child, where: Path, silence_seconds: float) -> Any:
-    """What a child read; FabtraceError if it fails, dies or falls silent."""
-    while True:
-        if not child.connection.poll(silence_seconds):
+def results(
+    children: list[Child], where: Path, silence_seconds: float, progress: Callable[[int], None]
+) -> list[Any]:
+    """What the children read; FabtraceError if one fails, dies or falls silent."""
+    found: dict[int, Any] = {}
+    events = [0] * len(children)
+    waiting: dict[Any, int] = {child.connection: n for n, child in enumerate(children)}
+    while waiting:
+        ready = wait(list(waiting), silence_seconds)
+        if not ready:
             raise FabtraceError(
                 f"{where}: Babeltrace made no progress for {silence_seconds:g} s: "
                 f"the trace is damaged; copy or record it again"
             )
-        try:
-            message = child.connection.recv()
-        except EOFError:
-            raise FabtraceError(f"{where}: {death(child)}; copy or record it again") from None
-        if isinstance(message, str):
-            raise FabtraceError(f"{where}: {message}")
-        if message is not None:
-            return message
+        for connection in ready:
+            number = waiting[connection]
+            message = receive(children[number], where)
+            if isinstance(message, int):
+                events[number] = message
+                progress(sum(events))
+            else:
+                found[number] = message
+                del waiting[connection]
+    return [found[number] for number in range(len(children))]
+
+
+def receive(child: Child, where: Path) -> Any:
+    """The next message of a child: a number of events or its result."""
+    try:
+        message = child.connection.recv()
+    except EOFError:
+        raise FabtraceError(f"{where}: {death(child)}; copy or record it again") from None
+    if isinstance(message, str):
+        raise FabtraceError(f"{where}: {message}")
+    return message
 
 
 def death(child: Child) -> str:

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The report as a document of plain values; `--json` prints it and the text is made from it.
+
+Its shape is described in doc/analysis-json.md. Adding a key keeps VERSION, any other change raises it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabtrace import catalogue
+from fabtrace.model import Run
+from fabtrace.model.keys import NO_SESSION, WRITER_THREADS, session_keys, split, thread_name
+from fabtrace.model.latency import DEFINITION, PERCENTS, KindLatency
+from fabtrace.model.processes import Process
+from fabtrace.model.sessions import Session, state_shares
+from fabtrace.model.workers import Worker
+
+SCHEMA = "fabtrace.report"
+VERSION = 1
+
+# Events that say that something went wrong, besides `error`.
+WARNINGS = ("payload_mismatch", "leak", "initial_dropped", "stray_completion")
+
+Document = dict[str, Any]
+
+
+def make_report(run: Run) -> Document:
+    """The whole report."""
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "trace": trace_part(run),
+        "processes": [process_row(process, run) for process in run.processes],
+        "sessions": [session_row(session, run) for session in run.sessions],
+        "totals": [total_row(role, run) for role in sorted({s.role for s in run.sessions})],
+        "workers": [worker_row(worker) for worker in run.workers],
+        "latency": {
+            "definition": DEFINITION,
+            "percentiles": "exact, nearest rank: sample number ceil(p/100 * count) of the sorted ones",
+            "kinds": [latency_row(row) for row in run.latency],
+        },
+        "loss": loss_part(run),
+        "pairing": pairing_part(run),
+        "errors": error_rows(run),
+        "warnings": {name: len(run.tables[name]) for name in WARNINGS},
+    }
+
+
+def trace_part(run: Run) -> Document:
+    """What the trace is."""
+    versions = run.tables["process"]["schema_version"]
+    return {
+        "path": run.tables.source,
+        "schema_version": int(versions.max()) if len(versions) else None,
+        "level": run.level,
+        "events": run.tables.events,
+        "begin_ns": run.begin_ns,
+        "end_ns": run.end_ns,
+        "duration_s": (run.end_ns - run.begin_ns) / 1e9,
+    }
+
+
+def process_row(process: Process, run: Run) -> Document:
+    """A process."""
+    end = process.end
+    return {
+        "process": process.label,
+        "role": process.role,
+        "pid": process.pid,
+        "hostname": process.hostname,
+        "instance": process.instance,
+        "run_id": f"{process.run_id:016x}",
+        "provider": process.provider,
+        "engine_version": process.engine_version,
+        "libfabric_version": process.libfabric_version,
+        "command_line": process.command_line,
+        "sessions": process.sessions,
+        "workers": process.workers,
+        "begin_s": (process.begin_ns - run.begin_ns) / 1e9,
+        "end_s": (process.last_ns - run.begin_ns) / 1e9,
+        "start_recorded": process.started,
+        "end_recorded": end is not None,
+        "exit_code": end.exit_code if end else None,
+        "sessions_ok": end.ok if end else None,
+        "sessions_failed": end.failed if end else None,
+        "sessions_cancelled": end.cancelled if end else None,
+        "initials_dropped": end.dropped if end else None,
+    }
+
+
+def session_row(session: Session, run: Run) -> Document:
+    """A session, one end of it."""
+    counters = session.counters
+    states = run.states.of(session.key)
+    return {
+        "session": session.label,
+        "process": session.process.label,
+        "number": session.number,
+        "role": session.role,
+        "worker": session.worker,
+        "peer": session.peer.label if session.peer else None,
+        "peer_pid": session.peer_pid,
+        "workload": session.workload,
+        "total_bytes": session.total_bytes,
+        "payload_bytes": session.payload_bytes,
+        "elapsed_s": None if session.elapsed_ns is None else session.elapsed_ns / 1e9,
+        "throughput_mib_s": session.mib_per_s,
+        "handshake_us": None if session.handshake_ns is None else session.handshake_ns / 1e3,
+        "operations": counters["ops_posted"],
+        "operations_completed": counters["ops_completed"],
+        "writes": counters["writes"],
+        "fragments": counters["fragments"],
+        "out_of_order": counters["out_of_order"],
+        "deferred": counters["deferred"],
+        "vectors": counters["vectors"],
+        "progresses": counters["progresses"],
+        "registrations": counters["registrations"],
+        "registration_us": counters["registration_ns"] / 1e3,
+        "errors": session.errors,
+        "outcome": session.outcome,
+        "reason": session.reason,
+        "state_shares": state_shares(states, "state"),
+    }
+
+
+def total_row(role: str, run: Run) -> Document:
+    """All sessions of a role together; the time is from the first start to the last end."""
+    mine = [session for session in run.sessions if session.role == role]
+    spans = [
+        (session.start_ns, session.start_ns + session.elapsed_ns)
+        for session in mine
+        if session.start_ns is not None and session.elapsed_ns is not None
+    ]
+    elapsed_ns = max(end for _, end in spans) - min(begin for begin, _ in spans) if spans else None
+    payload_bytes = sum(session.payload_bytes for session in mine)
+    total: Document = {
+        "role": role,
+        "sessions": len(mine),
+        "payload_bytes": payload_bytes,
+        "elapsed_s": None if elapsed_ns is None else elapsed_ns / 1e9,
+        "throughput_mib_s": payload_bytes / 2**20 / (elapsed_ns / 1e9) if elapsed_ns else None,
+    }
+    for key, counter in (
+        ("operations", "ops_posted"),
+        ("writes", "writes"),
+        ("fragments", "fragments"),
+        ("out_of_order", "out_of_order"),
+        ("deferred", "deferred"),
+    ):
+        total[key] = sum(session.counters[counter] for session in mine)
+    return total
+
+
+def worker_row(worker: Worker) -> Document:
+    """A worker."""
+    wall = worker.wall_ns
+    return {
+        "process": worker.process.label,
+        "worker": worker.number,
+        "tid": worker.tid,
+        "pinned_cpu": worker.pinned_cpu,
+        "cpus": list(worker.cpus),
+        "wait_mode": worker.wait_mode,
+        "sessions": worker.sessions,
+        "wall_s": wall / 1e9,
+        "utilisation": worker.utilisation,
+        "idle_share": worker.idle_ns / wall if wall else None,
+        "asleep_share": worker.asleep_ns / wall if wall else None,
+        "cpu_time_s": worker.cpu_time_ns / 1e9,
+        "load_average": worker.load_average,
+        "loops": worker.loops,
+        "contexts": worker.contexts,
+        "migrations": worker.migrations,
+    }
+
+
+def latency_row(row: KindLatency) -> Document:
+    """Latencies of a kind of operation."""
+    document: Document = {"kind": row.kind, "count": row.count}
+    values = row.percentiles_ns or (None,) * len(PERCENTS)
+    for percent, value in zip(PERCENTS, values):
+        document[f"p{percent}_us"] = None if value is None else value / 1e3
+    document["max_us"] = None if row.max_ns is None else row.max_ns / 1e3
+    document["errors"] = row.errors
+    document["cancelled"] = row.cancelled
+    document["abandoned"] = row.abandoned
+    return document
+
+
+def loss_part(run: Run) -> Document:
+    """Events that are missing."""
+    processes = run.by_instance
+
+    def name(writer: int) -> Document:
+        process = processes[writer // WRITER_THREADS]
+        return {"process": process.label, "thread": thread_name(writer)}
+
+    return {
+        "lost_events": run.loss.total,
+        "rows": [
+            {
+                **name(row.writer),
+                "event": row.event,
+                "seen": row.seen,
+                "lost_at_start": row.head,
+                "lost_between": row.middle,
+                "lost_at_end": row.tail,
+                "first_gap_s": None if row.gap_ns is None else (row.gap_ns - run.begin_ns) / 1e9,
+            }
+            for row in run.loss.rows
+        ],
+        "threads_without_end": [name(writer) for writer in run.loss.open_writers],
+        "tracer_reports": [
+            {"stream": hint.stream, "count": hint.count} for hint in run.tables.discarded
+        ],
+    }
+
+
+def pairing_part(run: Run) -> Document:
+    """Operations with and without their partner event."""
+    labels = catalogue.load()
+    names = ("paired", "abandoned", "posts_without_end", "ends_without_post", "deferred_for_ever")
+    document: Document = {
+        "recorded": run.has_operations,
+        **{name: sum(getattr(row, name) for row in run.pairing) for name in names},
+    }
+    document["unpaired"] = document["posts_without_end"] + document["ends_without_post"]
+    order = {process.instance: place for place, process in enumerate(run.processes)}
+    document["rows"] = [
+        {
+            "process": run.by_instance[row.instance].label,
+            "kind": labels.label("kind", row.kind),
+            **{name: getattr(row, name) for name in names},
+        }
+        for row in sorted(run.pairing, key=lambda row: (order[row.instance], row.kind))
+    ]
+    return document
+
+
+def error_rows(run: Run) -> list[Document]:
+    """All `error` events, in time order."""
+    table = run.tables["error"]
+    rows = []
+    for row, key in enumerate(session_keys(table).tolist()):
+        instance, session = split(key)
+        rows.append(
+            {
+                "process": run.by_instance[instance].label,
+                "session": None if session == NO_SESSION else session,
+                "time_s": (int(table.times[row]) - run.begin_ns) / 1e9,
+                "code": int(table["code"][row]),
+                "text": str(table["text"][row]),
+            }
+        )
+    return rows

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The report as text: a table a question, at least 80 columns wide, plain without a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fabtrace import catalogue
+from fabtrace.views import form
+
+Row = dict[str, Any]
+
+MOST_ERRORS = 10
+PERCENT_KEYS = ("p50_us", "p90_us", "p99_us", "p99.9_us", "max_us")
+
+
+def print_report(console: Console, report: Row) -> None:
+    """Print a report document."""
+    print_processes(console, report)
+    print_sessions(console, report)
+    print_waits(console, report)
+    print_workers(console, report)
+    print_latency(console, report)
+    print_trouble(console, report)
+    print_completeness(console, report)
+
+
+def print_processes(console: Console, report: Row) -> None:
+    """Who took part."""
+    trace = report["trace"]
+    console.print(
+        Text(
+            f"{trace['path']}: {form.count(trace['events'])} events in "
+            f"{form.seconds(trace['duration_s'])} s, level {trace['level']}",
+            style="bold",
+        )
+    )
+    form.heading(console, "Processes (s: since the first event)")
+    table = form.make_table(
+        "process", "pid", "provider", "libfabric", "host", "wk", "sessions", "from s", "to s", "exit",
+        left=("process", "provider", "host"),
+    )  # fmt: skip
+    for row in report["processes"]:
+        exit_code = "not seen" if row["exit_code"] is None else str(row["exit_code"])
+        table.add_row(
+            row["process"], str(row["pid"] or form.UNKNOWN), row["provider"] or form.UNKNOWN,
+            row["libfabric_version"], row["hostname"], str(row["workers"]), str(row["sessions"]),
+            form.seconds(row["begin_s"]), form.seconds(row["end_s"]), exit_code,
+        )  # fmt: skip
+    console.print(table)
+    for row in report["processes"]:
+        if row["command_line"]:
+            line = Text(f"{row['process']}: {row['command_line']}", style="dim")
+            console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def print_sessions(console: Console, report: Row) -> None:
+    """What each session did, and the totals of each role."""
+    if not report["sessions"]:
+        form.heading(console, "Sessions: none")
+        return
+    form.heading(console, "Sessions")
+    form.print_fitting(console, session_table(report, False), session_table(report, True))
+    for row in report["sessions"]:
+        if row["reason"]:
+            console.print(Text(f"{row['session']} {row['outcome']}: {row['reason']}", style="red"))
+
+
+def session_table(report: Row, compact: bool) -> Table:
+    """The sessions; `compact` shows large counts in three digits."""
+    table = form.make_table(
+        "session", "peer", "wk", "bytes", "s", "MiB/s", "ops", "writes", "frag", "ooo", "defer",
+        "end", left=("session", "peer", "end"),
+    )  # fmt: skip
+    totals = {row["role"]: row for row in report["totals"]}
+    rows = report["sessions"]
+    for index, row in enumerate(rows):
+        last = index + 1 == len(rows) or rows[index + 1]["role"] != row["role"]
+        peer = row["peer"] or (f"pid {row['peer_pid']}" if row["peer_pid"] else form.UNKNOWN)
+        worker = form.UNKNOWN if row["worker"] is None else str(row["worker"])
+        table.add_row(row["session"], peer, worker, *figures(row, compact), row["outcome"])
+        if last:
+            total = totals[row["role"]]
+            name = f"all {row['role']}"
+            table.add_row(name, "", "", *figures(total, compact), "", style="bold")
+    return table
+
+
+def figures(row: Row, compact: bool) -> list[str]:
+    """The numbers that a session and a total have in common."""
+    return [
+        form.count(row["payload_bytes"], compact and row["payload_bytes"] >= 10**10),
+        form.seconds(row["elapsed_s"]),
+        form.rate(row["throughput_mib_s"]),
+        *(
+            form.count(row[name], compact)
+            for name in ("operations", "writes", "fragments", "out_of_order", "deferred")
+        ),
+    ]
+
+
+def print_waits(console: Console, report: Row) -> None:
+    """What the time of sessions went to."""
+    rows = [row for row in report["sessions"] if row["state_shares"]]
+    if not rows:
+        return
+    form.heading(console, "What sessions waited for (% of the session's time)")
+    names = [
+        name
+        for name in catalogue.load().enums["state"]
+        if any(row["state_shares"].get(name, 0) >= 0.0005 for row in rows)
+    ]
+    table = form.make_table("session", *names, left=("session",))
+    short = form.make_table("session", "waited for", left=("session", "waited for"))
+    for row in rows:
+        shares = row["state_shares"]
+        table.add_row(row["session"], *(form.percent(shares.get(name, 0.0)) for name in names))
+        short.add_row(row["session"], form.shares(shares, most=5))
+    form.print_fitting(console, table, short)
+
+
+def print_workers(console: Console, report: Row) -> None:
+    """What the workers' time went to."""
+    if not report["workers"]:
+        return
+    form.heading(console, "Workers (util: busy share of wall time; load: mean contexts a loop)")
+    table = form.make_table(
+        "process", "wk", "tid", "pin", "CPU", "wait", "sessions", "wall s", "util", "idle", "asleep",
+        "load", "migr", left=("process", "CPU", "wait"),
+    )  # fmt: skip
+    for row in report["workers"]:
+        pinned = form.UNKNOWN if row["pinned_cpu"] is None else str(row["pinned_cpu"])
+        average = row["load_average"]
+        table.add_row(
+            row["process"], str(row["worker"]), str(row["tid"]), pinned,
+            cpu_list(row["cpus"]), row["wait_mode"].replace("_fallback", "*"),
+            str(row["sessions"]), form.seconds(row["wall_s"]),
+            share(row["utilisation"]), share(row["idle_share"]), share(row["asleep_share"]),
+            form.UNKNOWN if average is None else f"{average:.2f}", str(row["migrations"]),
+        )  # fmt: skip
+    console.print(table)
+    if any(row["wait_mode"] == "poll_fallback" for row in report["workers"]):
+        console.print(Text("poll*: the provider has no wait descriptor", style="dim"))
+
+
+def share(value: float | None) -> str:
+    """A share of 0 to 1."""
+    return form.UNKNOWN if value is None else f"{value:.3f}"
+
+
+def cpu_list(cpus: list[int]) -> str:
+    """Processors as ranges: 0-3,6."""
+    parts: list[list[int]] = []
+    for cpu in cpus:
+        if parts and cpu == parts[-1][-1] + 1:
+            parts[-1].append(cpu)
+        else:
+            parts.append([cpu])
+    ranges = [str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts]
+    return ",".join(ranges) or form.UNKNOWN
+
+
+def print_latency(console: Console, report: Row) -> None:
+    """How long operations took."""
+    kinds = report["latency"]["kinds"]
+    if not kinds:
+        if report["trace"]["level"] == "light":
+            console.print()
+            console.print("Latency: not recorded at level light; ops and full have it")
+        return
+    form.heading(console, "Latency in µs, from the posting call to the completion")
+    table = form.make_table(
+        "operation", "count", "p50", "p90", "p99", "p99.9", "max", "not ok",
+        left=("operation", "not ok"),
+    )  # fmt: skip
+    for row in kinds:
+        other = [
+            f"{form.count(row[name])} {name}"
+            for name in ("errors", "cancelled", "abandoned")
+            if row[name]
+        ]
+        table.add_row(
+            row["kind"], form.count(row["count"]), *(form.micros(row[k]) for k in PERCENT_KEYS),
+            ", ".join(other),
+        )  # fmt: skip
+    console.print(table)
+
+
+def print_trouble(console: Console, report: Row) -> None:
+    """Errors and warnings, if there were any."""
+    errors, warnings = report["errors"], {k: v for k, v in report["warnings"].items() if v}
+    if not errors and not warnings:
+        return
+    form.heading(console, "Errors and warnings")
+    for row in errors[:MOST_ERRORS]:
+        who = row["process"] if row["session"] is None else f"{row['process']}:{row['session']}"
+        console.print(Text(f"{row['time_s']:.6f} s {who}: {row['text']}", style="red"))
+    if len(errors) > MOST_ERRORS:
+        console.print(f"and {len(errors) - MOST_ERRORS} more errors (--json has all)")
+    for name, number in warnings.items():
+        console.print(f"{name}: {number}")
+
+
+def print_completeness(console: Console, report: Row) -> None:
+    """Whether one can rely on the figures: what is missing in the trace."""
+    form.heading(console, "Is the trace complete?")
+    print_loss(console, report["loss"])
+    print_pairing(console, report["pairing"])
+
+
+def print_loss(console: Console, loss: Row) -> None:
+    """Lost events."""
+    if not loss["rows"]:
+        console.print("Lost events: none")
+    else:
+        console.print(f"Lost events: {form.count(loss['lost_events'])}")
+        table = form.make_table(
+            "process", "thread", "event", "seen", "lost: start", "between", "end", "first gap s",
+            left=("process", "thread", "event"),
+        )  # fmt: skip
+        for row in loss["rows"]:
+            table.add_row(
+                row["process"], row["thread"], row["event"], form.count(row["seen"]),
+                form.count(row["lost_at_start"]), form.count(row["lost_between"]),
+                form.count(row["lost_at_end"]), form.seconds(row["first_gap_s"]),
+            )  # fmt: skip
+        console.print(table)
+    unended = loss["threads_without_end"]
+    if unended:
+        names = ", ".join(f"{row['process']} {row['thread']}" for row in unended)
+        console.print(
+            f"Threads whose end is not in the trace (killed, or still running): {names}; "
+            f"what they lost last cannot be known"
+        )
+    if loss["tracer_reports"]:
+        console.print(
+            f"LTTng reported discarded events {len(loss['tracer_reports'])} times "
+            f"(a hint: its counts are not exact)"
+        )
+
+
+def print_pairing(console: Console, pairing: Row) -> None:
+    """Operations without their partner event."""
+    if not pairing["recorded"]:
+        return
+    rows = [
+        row
+        for row in pairing["rows"]
+        if row["posts_without_end"] or row["ends_without_post"] or row["deferred_for_ever"]
+    ]
+    abandoned = pairing["abandoned"]
+    console.print(
+        f"Operations: {form.count(pairing['paired'])} posts with their end"
+        + (f" ({form.count(abandoned)} abandoned at a close)" if abandoned else "")
+        + ("; unpaired: none" if not rows else f"; unpaired: {form.count(pairing['unpaired'])}")
+    )
+    if not rows:
+        return
+    table = form.make_table(
+        "process", "operation", "post without end", "end without post", "deferred for ever",
+        left=("process", "operation"),
+    )  # fmt: skip
+    for row in rows:
+        table.add_row(
+            row["process"], row["kind"], form.count(row["posts_without_end"]),
+            form.count(row["ends_without_post"]), form.count(row["deferred_for_ever"]),
+        )  # fmt: skip
+    console.print(table)
