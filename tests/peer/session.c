@@ -9,6 +9,8 @@
 
 static volatile sig_atomic_t interrupted;
 
+static const double GRACE = 2.0; /* seconds that honest sessions have to end after a signal */
+
 static void on_signal(int number)
 {
     (void)number;
@@ -85,33 +87,55 @@ static void keep_first_failure(const struct session *session, unsigned number, s
         failure_set(f, "session %u: %s", number, session->failure.text);
 }
 
+/* Runs the sessions in turn once. Returns the number of things done. */
+static int step_all(struct session **sessions, unsigned n, session_step *step, struct failure *f)
+{
+    int done = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (sessions[i]->port.ep == NULL)
+            continue;
+        int rc = step_one(sessions[i], step);
+        if (rc >= 0 && !sessions[i]->finished) {
+            done += rc;
+            continue;
+        }
+        if (rc < 0)
+            keep_first_failure(sessions[i], i, f);
+        port_close(&sessions[i]->port);
+    }
+    return done;
+}
+
+static unsigned count_open(struct session **sessions, unsigned n, bool hostile)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        count +=
+            sessions[i]->port.ep != NULL && quirks_are_hostile(&sessions[i]->quirks) == hostile;
+    return count;
+}
+
 int session_run_all(struct session **sessions, unsigned n, session_step *step,
                     struct port *background, struct failure *f)
 {
     struct failure ignored = {""};
-    unsigned open = n;
+    double interrupted_at = 0;
+    unsigned honest = n;
 
-    while (open > 0 && !session_interrupted()) {
-        int done = 0;
-        for (unsigned i = 0; i < n; i++) {
-            if (sessions[i]->port.ep == NULL)
-                continue;
-            int rc = step_one(sessions[i], step);
-            if (rc >= 0 && !sessions[i]->finished) {
-                done += rc;
-                continue;
-            }
-            if (rc < 0)
-                keep_first_failure(sessions[i], i, f);
-            port_close(&sessions[i]->port);
-            open--;
-        }
+    while ((honest = count_open(sessions, n, false)) + count_open(sessions, n, true) > 0) {
+        if (session_interrupted() && interrupted_at == 0)
+            interrupted_at = session_now();
+        if (interrupted_at > 0 && (honest == 0 || session_now() > interrupted_at + GRACE))
+            break;
+        int done = step_all(sessions, n, step, f);
         if (background != NULL)
             port_poll(background, &ignored);
         if (done == 0)
             sched_yield();
     }
-    if (open > 0)
-        failure_set(f, "interrupted by a signal with %u sessions open", open);
+    if (honest > 0)
+        failure_set(f, "interrupted by a signal with %u sessions open", honest);
     return f->text[0] == '\0' ? 0 : -1;
 }

@@ -54,6 +54,7 @@ void session_catch_signals(void);
 void session_init(struct session *session, const struct options *options, unsigned number);
 
 /* Steps all sessions in turn until each has finished or failed; each closes its port at its end.
+ * After a signal the hostile ones end at once and the others in a moment.
  * background, if not NULL, is a port that is kept progressing. Returns 0 if every session without
  * hostile quirks has finished, else -1 and the first failure. */
 int session_run_all(struct session **sessions, unsigned n, session_step *step,
