@@ -8,24 +8,18 @@ A command is a module with `add_parser(subparsers)`, which adds its parser and s
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fabtrace import VERSION
 from fabtrace.errors import FabtraceError
-
-Subparsers = Any  # argparse._SubParsersAction[argparse.ArgumentParser]; private in argparse
+from fabtrace.record import command
+from fabtrace.views import report, timeline
 
 # In the order in which --help shows them.
-COMMANDS = (
-    "fabtrace.record.command",
-    "fabtrace.views.report",
-    "fabtrace.views.timeline",
-)
+COMMANDS = (command, report, timeline)
 
 DESCRIPTION = "Record the events of fabtget and fabtput, and say where their time went."
 
@@ -47,13 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-V", "--version", action="version", version=f"fabtrace {VERSION}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        try:
-            module = importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not name.startswith(error.name):
-                raise
-            continue
+    for module in COMMANDS:
         module.add_parser(subparsers)
     return parser
 
