@@ -79,7 +79,7 @@ int buffer_register(struct buffer *buffer, struct endpoint *endpoint, uint64_t a
                     struct registration_counts *counts, struct failure *failure)
 {
     const uint64_t begin = clock_now();
-    const int rc = fabric_register(endpoint->fabric, endpoint->ep, buffer->data, buffer->capacity,
+    const int rc = domain_register(endpoint->domain, endpoint->ep, buffer->data, buffer->capacity,
                                    access, &buffer->mr, failure);
     const uint64_t took = clock_now() - begin;
 

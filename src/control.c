@@ -14,9 +14,9 @@ enum { ROTATION_PERIOD = 3 };
 static int register_messages(struct endpoint *endpoint, void *messages, size_t size,
                              uint64_t access, struct fid_mr **mr, struct failure *failure)
 {
-    if (!fabric_needs_local(endpoint->fabric))
+    if (!fabric_needs_local(endpoint->domain->fabric))
         return 0;
-    return fabric_register(endpoint->fabric, endpoint->ep, messages, size, access, mr, failure);
+    return domain_register(endpoint->domain, endpoint->ep, messages, size, access, mr, failure);
 }
 
 int control_tx_open(struct control_tx *queue, struct endpoint *endpoint, bool disorder,

@@ -216,7 +216,6 @@ static int set_up(struct engine *engine, struct failure *failure)
         .bind = options->bind,
         .peer = options->role == ROLE_PUT ? &options->peer : NULL,
         .wait = options->wait,
-        .peers = 2 * options->local_sessions + 1,
     };
     const uint32_t workers = options_worker_count(options);
     int rc;
@@ -366,6 +365,8 @@ static int listen_for_sessions(struct engine *engine, struct failure *failure)
 
             if (full || engine->signal != 0)
                 break;
+            if (engine->run_id == 0 && initial.extended)
+                engine->run_id = initial.extension.run_id;
             rc = start_session(
                 engine,
                 get_create(engine->options, &engine->fabric, engine->sessions_count, &initial),

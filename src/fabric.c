@@ -152,7 +152,8 @@ static int choose(struct fabric *fabric, const struct fabric_request *request,
     hints->fabric_attr->prov_name = strdup(first->fabric_attr->prov_name);
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->domain_attr->mr_mode = MR_MODES;
-    hints->domain_attr->threading = FI_THREAD_SAFE;
+    /* Each thread has a domain of its own. */
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
     /* The engine reads its queues all the time unless it sleeps: an automatic-progress thread would
      * only compete with it. Sleepers need one where the provider has no other way to be woken. */
     hints->domain_attr->data_progress = request->wait ? FI_PROGRESS_UNSPEC : FI_PROGRESS_MANUAL;
@@ -180,39 +181,25 @@ static uint32_t clamp_limit(size_t limit)
 int fabric_open(struct fabric *fabric, const struct fabric_request *request,
                 struct failure *failure)
 {
-    struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC, .count = request->peers};
     int rc;
 
     memset(fabric, 0, sizeof(*fabric));
-    atomic_init(&fabric->next_key, 1);
     rc = choose(fabric, request, failure);
-    if (rc != 0)
-        goto fail;
-    rc = fi_fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
-    if (rc != 0) {
-        failure_set(failure, rc, "fi_fabric (%s): %s", fabric->info->fabric_attr->prov_name,
-                    fi_strerror(-rc));
-        goto fail;
+    if (rc == 0) {
+        rc = fi_fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
+        if (rc != 0)
+            failure_set(failure, rc, "fi_fabric (%s): %s", fabric->info->fabric_attr->prov_name,
+                        fi_strerror(-rc));
     }
-    rc = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL);
     if (rc != 0) {
-        failure_set(failure, rc, "fi_domain (%s): %s", fabric->info->domain_attr->name,
-                    fi_strerror(-rc));
-        goto fail;
-    }
-    rc = fi_av_open(fabric->domain, &av_attr, &fabric->av, NULL);
-    if (rc != 0) {
-        failure_set(failure, rc, "fi_av_open: %s", fi_strerror(-rc));
-        goto fail;
+        fabric_close(fabric);
+        return rc;
     }
     fabric->tx_iov_limit = clamp_limit(fabric->info->tx_attr->iov_limit);
     fabric->rx_iov_limit = clamp_limit(fabric->info->rx_attr->iov_limit);
     fabric->rma_iov_limit = clamp_limit(fabric->info->tx_attr->rma_iov_limit);
     fabric->mr_mode = (uint64_t)(unsigned)fabric->info->domain_attr->mr_mode;
     return 0;
-fail:
-    fabric_close(fabric);
-    return rc;
 }
 
 unsigned fabric_close_object(struct fid *fid, const char *what, int32_t session)
@@ -227,18 +214,46 @@ unsigned fabric_close_object(struct fid *fid, const char *what, int32_t session)
 
 unsigned fabric_close(struct fabric *fabric)
 {
-    unsigned leaks = 0;
+    const unsigned leaks =
+        fabric_close_object(fabric->fabric ? &fabric->fabric->fid : NULL, "fabric", -1);
 
-    leaks += fabric_close_object(fabric->av ? &fabric->av->fid : NULL, "address vector", -1);
-    leaks += fabric_close_object(fabric->domain ? &fabric->domain->fid : NULL, "domain", -1);
-    leaks += fabric_close_object(fabric->fabric ? &fabric->fabric->fid : NULL, "fabric", -1);
     fi_freeinfo(fabric->info);
     fi_freeinfo(fabric->hints);
     memset(fabric, 0, sizeof(*fabric));
     return leaks;
 }
 
-int fabric_insert(struct fabric *fabric, const struct address *address, fi_addr_t *peer,
+int domain_open(struct domain *domain, const struct fabric *fabric, uint32_t peers,
+                struct failure *failure)
+{
+    struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC, .count = peers};
+    int rc;
+
+    *domain = (struct domain){.fabric = fabric, .next_key = 1};
+    rc = fi_domain(fabric->fabric, fabric->info, &domain->domain, NULL);
+    if (rc != 0)
+        return failure_set(failure, rc, "fi_domain (%s): %s", fabric->info->domain_attr->name,
+                           fi_strerror(-rc));
+    rc = fi_av_open(domain->domain, &av_attr, &domain->av, NULL);
+    if (rc != 0) {
+        failure_set(failure, rc, "fi_av_open: %s", fi_strerror(-rc));
+        domain_close(domain);
+    }
+    return rc;
+}
+
+unsigned domain_close(struct domain *domain)
+{
+    unsigned leaks = 0;
+
+    leaks += fabric_close_object(domain->av ? &domain->av->fid : NULL, "address vector", -1);
+    leaks += fabric_close_object(domain->domain ? &domain->domain->fid : NULL, "domain", -1);
+    domain->av = NULL;
+    domain->domain = NULL;
+    return leaks;
+}
+
+int domain_insert(struct domain *domain, const struct address *address, fi_addr_t *peer,
                   struct failure *failure)
 {
     uint8_t raw[ADDRESS_MAX + 1] = {0}; /* string addresses end with a NUL: make sure of it */
@@ -246,38 +261,37 @@ int fabric_insert(struct fabric *fabric, const struct address *address, fi_addr_
     int rc;
 
     memcpy(raw, address->raw, address->len);
-    rc = fi_av_insert(fabric->av, raw, 1, &inserted, 0, NULL);
+    rc = fi_av_insert(domain->av, raw, 1, &inserted, 0, NULL);
     if (rc != 1)
         return failure_set(failure, rc < 0 ? rc : -FI_EADDRNOTAVAIL,
                            "the provider (%s) does not take the peer's address of %zu bytes",
-                           fabric->info->fabric_attr->prov_name, address->len);
+                           domain->fabric->info->fabric_attr->prov_name, address->len);
     *peer = inserted;
     return 0;
 }
 
-void fabric_format(struct fabric *fabric, const struct address *address, char *text, size_t size)
+void domain_format(const struct domain *domain, const struct address *address, char *text,
+                   size_t size)
 {
     uint8_t raw[ADDRESS_MAX + 1] = {0};
     size_t len = size;
 
     memcpy(raw, address->raw, address->len);
     text[0] = '\0';
-    if (fi_av_straddr(fabric->av, raw, text, &len) == NULL)
+    if (domain->av == NULL || fi_av_straddr(domain->av, raw, text, &len) == NULL)
         text[0] = '\0';
     text[size - 1] = '\0';
 }
 
-int fabric_register(struct fabric *fabric, struct fid_ep *ep, void *data, size_t len,
+int domain_register(struct domain *domain, struct fid_ep *ep, void *data, size_t len,
                     uint64_t access, struct fid_mr **mr, struct failure *failure)
 {
-    const uint64_t key =
-        (fabric->mr_mode & FI_MR_PROV_KEY) != 0
-            ? 0
-            : atomic_fetch_add_explicit(&fabric->next_key, 1, memory_order_relaxed);
+    const uint64_t modes = domain->fabric->mr_mode;
+    const uint64_t key = (modes & FI_MR_PROV_KEY) != 0 ? 0 : domain->next_key++;
     struct fid_mr *registered = NULL;
-    int rc = fi_mr_reg(fabric->domain, data, len, access, 0, key, 0, &registered, NULL);
+    int rc = fi_mr_reg(domain->domain, data, len, access, 0, key, 0, &registered, NULL);
 
-    if (rc == 0 && (fabric->mr_mode & FI_MR_ENDPOINT) != 0) {
+    if (rc == 0 && (modes & FI_MR_ENDPOINT) != 0) {
         rc = fi_mr_bind(registered, &ep->fid, 0);
         if (rc == 0)
             rc = fi_mr_enable(registered);

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * What a process shares of libfabric: the chosen provider, fabric, domain and address vector, and
- * the limits in force. */
+ * libfabric's objects above endpoints.
+ *
+ * A process has one `struct fabric`: the chosen provider and its limits; nothing in it changes
+ * after fabric_open. Each thread that owns endpoints has a `struct domain` of its own: domain and
+ * address vector, so that threads share no libfabric object that is ever written to. (Providers
+ * promise FI_THREAD_SAFE and do not all keep it: shm 1.17 does not when endpoints come and go.) */
 #ifndef FABT_FABRIC_H
 #define FABT_FABRIC_H
 
@@ -13,7 +17,6 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -28,21 +31,24 @@ struct fabric_request {
     const char *bind;           /* local address, or NULL */
     const struct address *peer; /* put: lets the provider choose the interface; or NULL */
     bool wait;                  /* completion queues should have a wait descriptor */
-    uint32_t peers;             /* addresses that the address vector will hold */
 };
 
 struct fabric {
     struct fi_info *hints;
     struct fi_info *info;
     struct fid_fabric *fabric;
-    struct fid_domain *domain;
-    struct fid_av *av;
     uint32_t infos;        /* entries that fi_getinfo returned */
     uint32_t tx_iov_limit; /* each at least 1, at most FABRIC_SEGMENTS_MAX */
     uint32_t rx_iov_limit;
     uint32_t rma_iov_limit;
     uint64_t mr_mode;
-    atomic_uint_fast64_t next_key; /* for domains whose keys the application chooses */
+};
+
+struct domain {
+    const struct fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_av *av;
+    uint64_t next_key; /* where the application chooses the keys of registrations */
 };
 
 /* Choose the provider and open fabric, domain and address vector. On failure all is closed again.
@@ -50,19 +56,26 @@ struct fabric {
 int fabric_open(struct fabric *fabric, const struct fabric_request *request,
                 struct failure *failure);
 
-/* Close what is open, in the right order; endpoints and queues must be closed already.
- * Returns how many objects could not be closed. */
+/* Close it; all domains must be closed already. Returns how many objects could not be closed. */
 unsigned fabric_close(struct fabric *fabric);
 
+/* Open a domain and an address vector for about `peers` addresses. On failure nothing is left. */
+int domain_open(struct domain *domain, const struct fabric *fabric, uint32_t peers,
+                struct failure *failure);
+
+/* Close it; endpoints, registrations and queues must be closed already. Returns what leaked. */
+unsigned domain_close(struct domain *domain);
+
 /* Insert a peer's raw address. 0 or a negative fi_errno with a failure. */
-int fabric_insert(struct fabric *fabric, const struct address *address, fi_addr_t *peer,
+int domain_insert(struct domain *domain, const struct address *address, fi_addr_t *peer,
                   struct failure *failure);
 
 /* A peer's address as the provider writes it ("fi_sockaddr_in://127.0.0.1:4711"). */
-void fabric_format(struct fabric *fabric, const struct address *address, char *text, size_t size);
+void domain_format(const struct domain *domain, const struct address *address, char *text,
+                   size_t size);
 
 /* Register memory for an endpoint; `access` is FI_SEND, FI_RECV, FI_WRITE or FI_REMOTE_WRITE. */
-int fabric_register(struct fabric *fabric, struct fid_ep *ep, void *data, size_t len,
+int domain_register(struct domain *domain, struct fid_ep *ep, void *data, size_t len,
                     uint64_t access, struct fid_mr **mr, struct failure *failure);
 
 /* Must local buffers be registered? */

@@ -144,12 +144,12 @@ static int get_begin(struct session *session)
     if (rc == 0)
         rc = control_tx_open(&get->vectors, &session->endpoint, true, &session->failure);
     if (rc == 0 && fabric_needs_local(session->fabric))
-        rc = fabric_register(session->fabric, session->endpoint.ep, get->ack_bytes,
+        rc = domain_register(session->domain, session->endpoint.ep, get->ack_bytes,
                              sizeof(get->ack_bytes), FI_SEND, &get->ack_mr, &session->failure);
     if (rc == 0)
         rc = take_buffers(get);
     if (rc == 0)
-        rc = fabric_insert(session->fabric, &session->peer_address, &session->peer,
+        rc = domain_insert(session->domain, &session->peer_address, &session->peer,
                            &session->failure);
     if (rc != 0)
         return rc;
@@ -484,8 +484,8 @@ static const struct session_class get_class = {
     .destroy = get_destroy,
 };
 
-struct session *get_create(const struct options *options, struct fabric *fabric, uint32_t number,
-                           const struct wire_initial *initial)
+struct session *get_create(const struct options *options, const struct fabric *fabric,
+                           uint32_t number, const struct wire_initial *initial)
 {
     struct get *get = calloc(1, sizeof(*get));
 

@@ -57,18 +57,18 @@ static int post_receives(struct listener *listener)
     return 0;
 }
 
-static int open_queue(struct listener *listener, struct fabric *fabric, struct failure *failure)
+static int open_queue(struct listener *listener, struct failure *failure)
 {
     struct fi_cq_attr attr = {
         .size = 2 * ((size_t)listener->receives_count + listener->options->sessions),
         .format = FI_CQ_FORMAT_TAGGED,
         .wait_obj = FI_WAIT_FD,
     };
-    int rc = fi_cq_open(fabric->domain, &attr, &listener->cq, NULL);
+    int rc = fi_cq_open(listener->domain.domain, &attr, &listener->cq, NULL);
 
     if (rc != 0) {
         attr.wait_obj = FI_WAIT_NONE;
-        rc = fi_cq_open(fabric->domain, &attr, &listener->cq, NULL);
+        rc = fi_cq_open(listener->domain.domain, &attr, &listener->cq, NULL);
     } else if (fi_control(&listener->cq->fid, FI_GETWAIT, &listener->cq_fd) != 0) {
         listener->cq_fd = -1;
     }
@@ -78,8 +78,8 @@ static int open_queue(struct listener *listener, struct fabric *fabric, struct f
     return 0;
 }
 
-int listener_open(struct listener *listener, struct fabric *fabric, const struct options *options,
-                  struct failure *failure)
+int listener_open(struct listener *listener, const struct fabric *fabric,
+                  const struct options *options, struct failure *failure)
 {
     const size_t room = fabric->info->rx_attr->size / 2;
     int rc;
@@ -92,11 +92,14 @@ int listener_open(struct listener *listener, struct fabric *fabric, const struct
     listener->receives = calloc(listener->receives_count, sizeof(*listener->receives));
     if (listener->receives == NULL)
         return failure_set(failure, -ENOMEM, "no memory for initial messages");
-    rc = open_queue(listener, fabric, failure);
+    rc = domain_open(&listener->domain, fabric, 2 * options->sessions, failure);
     if (rc == 0)
-        rc = endpoint_open(&listener->endpoint, fabric, listener->cq, ENDPOINT_LISTENING, failure);
+        rc = open_queue(listener, failure);
+    if (rc == 0)
+        rc = endpoint_open(&listener->endpoint, &listener->domain, listener->cq, ENDPOINT_LISTENING,
+                           failure);
     if (rc == 0 && fabric_needs_local(fabric))
-        rc = fabric_register(fabric, listener->endpoint.ep, listener->receives,
+        rc = domain_register(&listener->domain, listener->endpoint.ep, listener->receives,
                              listener->receives_count * sizeof(*listener->receives), FI_RECV,
                              &listener->mr, failure);
     if (rc == 0) {
@@ -130,6 +133,7 @@ unsigned listener_close(struct listener *listener)
         leaks += fabric_close_object(refusal->mr ? &refusal->mr->fid : NULL, "registration", -1);
     leaks += fabric_close_object(listener->mr ? &listener->mr->fid : NULL, "registration", -1);
     leaks += fabric_close_object(listener->cq ? &listener->cq->fid : NULL, "completion queue", -1);
+    leaks += domain_close(&listener->domain);
     while ((refusal = listener->refusals) != NULL) {
         listener->refusals = refusal->next;
         free(refusal);
@@ -224,10 +228,9 @@ static void refuse(struct listener *listener, const struct wire_initial *initial
     if (refusal == NULL)
         return;
     wire_encode_ack(&ack, refusal->bytes);
-    if (fabric_insert(listener->endpoint.fabric, &initial->address, &refusal->peer, &ignored) !=
-            0 ||
-        (fabric_needs_local(listener->endpoint.fabric) &&
-         fabric_register(listener->endpoint.fabric, listener->endpoint.ep, refusal->bytes,
+    if (domain_insert(&listener->domain, &initial->address, &refusal->peer, &ignored) != 0 ||
+        (fabric_needs_local(listener->domain.fabric) &&
+         domain_register(&listener->domain, listener->endpoint.ep, refusal->bytes,
                          sizeof(refusal->bytes), FI_SEND, &refusal->mr, &ignored) != 0)) {
         free(refusal);
         return;

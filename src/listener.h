@@ -20,6 +20,7 @@ struct listener_receive;
 struct listener_refusal;
 
 struct listener {
+    struct domain domain;
     struct endpoint endpoint;
     const struct options *options;
     struct fid_cq *cq;
@@ -34,8 +35,8 @@ struct listener {
 };
 
 /* Open it with a receive for each expected session (as far as the provider's queue reaches). */
-int listener_open(struct listener *listener, struct fabric *fabric, const struct options *options,
-                  struct failure *failure);
+int listener_open(struct listener *listener, const struct fabric *fabric,
+                  const struct options *options, struct failure *failure);
 
 /* Read the completion queue, repost, and give a verdict on one message. With LISTENER_REFUSE and
  * LISTENER_DROP `reason` says why. Call again until it says LISTENER_NOTHING. */

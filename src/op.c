@@ -39,23 +39,23 @@ static int open_failed(struct endpoint *endpoint, const char *call, int rc, stru
     return failure_set(failure, rc, "%s: %s", call, fi_strerror(-rc));
 }
 
-int endpoint_open(struct endpoint *endpoint, struct fabric *fabric, struct fid_cq *cq,
+int endpoint_open(struct endpoint *endpoint, struct domain *domain, struct fid_cq *cq,
                   uint32_t session, struct failure *failure)
 {
     size_t len = ADDRESS_MAX;
     int rc;
 
     memset(endpoint, 0, sizeof(*endpoint));
-    endpoint->fabric = fabric;
+    endpoint->domain = domain;
     endpoint->session = session;
     endpoint->next_number = 1;
     endpoint->posted.next = endpoint->posted.previous = &endpoint->posted;
-    rc = fi_endpoint(fabric->domain, fabric->info, &endpoint->ep, NULL);
+    rc = fi_endpoint(domain->domain, domain->fabric->info, &endpoint->ep, NULL);
     if (rc != 0)
         return open_failed(endpoint, "fi_endpoint", rc, failure);
     rc = fi_ep_bind(endpoint->ep, &cq->fid, FI_TRANSMIT | FI_RECV);
     if (rc == 0)
-        rc = fi_ep_bind(endpoint->ep, &fabric->av->fid, 0);
+        rc = fi_ep_bind(endpoint->ep, &domain->av->fid, 0);
     if (rc != 0)
         return open_failed(endpoint, "fi_ep_bind", rc, failure);
     rc = fi_enable(endpoint->ep);

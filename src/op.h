@@ -52,7 +52,7 @@ struct op_counts {
 
 struct endpoint {
     struct fid_ep *ep;
-    struct fabric *fabric;
+    struct domain *domain;
     struct address address;
     uint32_t session; /* number in traces; ENDPOINT_LISTENING for the listening endpoint */
     uint64_t next_number;
@@ -64,8 +64,8 @@ struct endpoint {
 
 #define ENDPOINT_LISTENING UINT32_MAX
 
-/* Open and enable an endpoint whose completions go to `cq`. */
-int endpoint_open(struct endpoint *endpoint, struct fabric *fabric, struct fid_cq *cq,
+/* Open and enable an endpoint of the calling thread's domain whose completions go to `cq`. */
+int endpoint_open(struct endpoint *endpoint, struct domain *domain, struct fid_cq *cq,
                   uint32_t session, struct failure *failure);
 
 /* Ask the provider to cancel all that is posted. */

@@ -162,10 +162,10 @@ static int register_handshake(struct put *put)
 
     if (!fabric_needs_local(session->fabric))
         return 0;
-    rc = fabric_register(session->fabric, session->endpoint.ep, put->hello_bytes,
+    rc = domain_register(session->domain, session->endpoint.ep, put->hello_bytes,
                          sizeof(put->hello_bytes), FI_SEND, &put->hello_mr, &session->failure);
     if (rc == 0)
-        rc = fabric_register(session->fabric, session->endpoint.ep, put->reply_bytes,
+        rc = domain_register(session->domain, session->endpoint.ep, put->reply_bytes,
                              sizeof(put->reply_bytes), FI_RECV, &put->reply_mr, &session->failure);
     return rc;
 }
@@ -199,7 +199,7 @@ static int put_begin(struct session *session)
     if (rc == 0)
         rc = take_buffers(put);
     if (rc == 0)
-        rc = fabric_insert(session->fabric, &options->peer, &session->peer, &session->failure);
+        rc = domain_insert(session->domain, &options->peer, &session->peer, &session->failure);
     if (rc != 0)
         return rc;
     if (options->has_token)
@@ -242,7 +242,7 @@ static int read_reply(struct put *put)
     if (ack.extended)
         session->peer_pid = ack.extension.pid;
     session->peer_address = ack.address;
-    rc = fabric_insert(session->fabric, &ack.address, &session->peer, &session->failure);
+    rc = domain_insert(session->domain, &ack.address, &session->peer, &session->failure);
     if (rc == 0)
         session_started(session, put->reply.complete_ns);
     put->reply_read = true;
@@ -747,8 +747,8 @@ static const struct session_class put_class = {
     .destroy = put_destroy,
 };
 
-struct session *put_create(const struct options *options, struct fabric *fabric, uint32_t number,
-                           uint64_t run_id)
+struct session *put_create(const struct options *options, const struct fabric *fabric,
+                           uint32_t number, uint64_t run_id)
 {
     struct put *put = calloc(1, sizeof(*put));
 

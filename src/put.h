@@ -8,7 +8,7 @@
 #include "session.h"
 
 /* A session to the listening endpoint at options->peer, or NULL when there is no memory. */
-struct session *put_create(const struct options *options, struct fabric *fabric, uint32_t number,
-                           uint64_t run_id);
+struct session *put_create(const struct options *options, const struct fabric *fabric,
+                           uint32_t number, uint64_t run_id);
 
 #endif

@@ -201,7 +201,8 @@ void results_describe_failure(const struct engine *engine, const struct session 
 {
     char peer[128];
 
-    fabric_format((struct fabric *)&engine->fabric, &session->peer_address, peer, sizeof(peer));
+    domain_format(&engine->workers[session->worker].domain, &session->peer_address, peer,
+                  sizeof(peer));
     snprintf(text, size, "session %" PRIu32 " with %s: %s", session->number,
              peer[0] == '\0' ? "a peer of unknown address" : peer, session->failure.text);
 }

@@ -13,7 +13,7 @@
 #define DRAIN_AT_END_NS (500 * NS_PER_MS)
 
 void session_init(struct session *session, const struct session_class *class,
-                  const struct options *options, struct fabric *fabric, uint32_t number)
+                  const struct options *options, const struct fabric *fabric, uint32_t number)
 {
     memset(session, 0, sizeof(*session));
     session->class = class;
@@ -103,21 +103,22 @@ static void fail(struct session *session, uint64_t now)
         start_drain(session, now, DRAIN_AFTER_CANCEL_NS);
 }
 
-void session_begin(struct session *session, struct fid_cq *cq, struct reserve *reserve,
-                   uint32_t worker, bool keep_endpoint, uint64_t now)
+void session_begin(struct session *session, const struct session_host *host, uint64_t now)
 {
     int rc;
 
-    session->worker = worker;
-    session->keep_endpoint = keep_endpoint;
-    session->reserve = reserve;
+    session->domain = host->domain;
+    session->reserve = host->reserve;
+    session->worker = host->worker;
+    session->keep_endpoint = host->keep_endpoint;
     session->given_ns = session->activity_ns = now;
     session->retry = true;
     trace_open(session, FABT_CAUSE_START);
     session_enter(session, FABT_PHASE_SETUP);
     FABT_TRACE(session_state, .session = session->number, .state = FABT_STATE_SETUP);
     session->state = FABT_STATE_SETUP;
-    rc = endpoint_open(&session->endpoint, session->fabric, cq, session->number, &session->failure);
+    rc = endpoint_open(&session->endpoint, host->domain, host->cq, session->number,
+                       &session->failure);
     if (rc == 0) {
         trace_address((int32_t)session->number, FABT_CAUSE_START, FABT_ADDRESS_KIND_LOCAL,
                       &session->endpoint.address);

@@ -59,7 +59,8 @@ struct session_counts {
 struct session {
     const struct session_class *class;
     const struct options *options;
-    struct fabric *fabric;
+    const struct fabric *fabric;
+    struct domain *domain;   /* its worker's */
     struct reserve *reserve; /* its worker's */
     struct endpoint endpoint;
     uint32_t number;
@@ -98,12 +99,20 @@ struct session {
 
 /* Set up what the class does not: called before a session is handed over. */
 void session_init(struct session *session, const struct session_class *class,
-                  const struct options *options, struct fabric *fabric, uint32_t number);
+                  const struct options *options, const struct fabric *fabric, uint32_t number);
 
-/* The worker's calls. With `keep_endpoint` a closed session's endpoint stays open, and the worker
- * closes it at its own end. */
-void session_begin(struct session *session, struct fid_cq *cq, struct reserve *reserve,
-                   uint32_t worker, bool keep_endpoint, uint64_t now);
+/* What a worker lends to its sessions. With `keep_endpoint` a closed session's endpoint stays open,
+ * and the worker closes it at its own end. */
+struct session_host {
+    struct domain *domain;
+    struct fid_cq *cq;
+    struct reserve *reserve;
+    uint32_t worker;
+    bool keep_endpoint;
+};
+
+/* The worker's calls. */
+void session_begin(struct session *session, const struct session_host *host, uint64_t now);
 void session_completed(struct session *session, struct op *op, uint64_t now, size_t len,
                        int status);
 void session_service(struct session *session, uint64_t now);

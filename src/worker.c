@@ -30,19 +30,19 @@ enum {
 
 static int open_queue(struct worker *worker, struct failure *failure)
 {
-    struct fabric *fabric = worker->config.fabric;
+    struct fid_domain *domain = worker->domain.domain;
     struct fi_cq_attr attr = {
         .size = (size_t)worker->config.sessions_max * QUEUE_PER_SESSION,
         .format = FI_CQ_FORMAT_TAGGED,
         .wait_obj = worker->config.options->wait ? FI_WAIT_FD : FI_WAIT_NONE,
     };
-    int rc = fi_cq_open(fabric->domain, &attr, &worker->cq, NULL);
+    int rc = fi_cq_open(domain, &attr, &worker->cq, NULL);
 
     worker->wait_mode = worker->config.options->wait ? FABT_WAIT_MODE_EPOLL : FABT_WAIT_MODE_POLL;
     if (rc != 0 && attr.wait_obj == FI_WAIT_FD) {
         attr.wait_obj = FI_WAIT_NONE;
         worker->wait_mode = FABT_WAIT_MODE_POLL_FALLBACK;
-        rc = fi_cq_open(fabric->domain, &attr, &worker->cq, NULL);
+        rc = fi_cq_open(domain, &attr, &worker->cq, NULL);
     }
     if (rc != 0)
         return failure_set(failure, rc, "cannot open a completion queue of %zu entries: %s",
@@ -119,6 +119,8 @@ int worker_start(struct worker *worker, const struct worker_config *config, stru
     if (worker->inbox == NULL || worker->sessions == NULL)
         rc = failure_set(failure, -ENOMEM, "no memory for a worker");
     else
+        rc = domain_open(&worker->domain, config->fabric, 2 * config->sessions_max, failure);
+    if (rc == 0)
         rc = open_queue(worker, failure);
     if (rc == 0)
         rc = open_wakeup(worker, failure);
@@ -163,6 +165,7 @@ unsigned worker_close(struct worker *worker)
 
     leaks += fabric_close_object(worker->cq ? &worker->cq->fid : NULL, "completion queue", -1);
     worker->cq = NULL;
+    leaks += domain_close(&worker->domain);
     if (worker->epoll_fd >= 0)
         close(worker->epoll_fd);
     if (worker->event_fd >= 0)
@@ -249,6 +252,15 @@ static uint32_t poll_queue(struct worker *worker, uint64_t *now)
 static void take_inbox(struct worker *worker, uint64_t now)
 {
     const uint32_t before = worker->sessions_count;
+    const struct session_host host = {
+        .domain = &worker->domain,
+        .cq = worker->cq,
+        .reserve = &worker->reserve,
+        .worker = worker->config.index,
+        /* fi_trywait looks at every endpoint that a queue with a wait descriptor ever had, closed
+         * ones too (libfabric 1.17, ofi_rxm): such endpoints stay until the worker's end. */
+        .keep_endpoint = worker->wait_mode == FABT_WAIT_MODE_EPOLL,
+    };
 
     if (!atomic_load_explicit(&worker->inbox_filled, memory_order_acquire))
         return;
@@ -261,10 +273,7 @@ static void take_inbox(struct worker *worker, uint64_t now)
     for (uint32_t i = before; i < worker->sessions_count; i++) {
         struct session *session = worker->sessions[i];
 
-        /* fi_trywait looks at every endpoint that a queue with a wait descriptor ever had, closed
-         * ones too (libfabric 1.17, ofi_rxm): such endpoints stay until the worker's end. */
-        session_begin(session, worker->cq, &worker->reserve, worker->config.index,
-                      worker->wait_mode == FABT_WAIT_MODE_EPOLL, now);
+        session_begin(session, &host, now);
         worker->open_count++;
         if (worker->cancelled)
             session_cancel(session, now);

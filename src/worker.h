@@ -17,7 +17,7 @@
 
 struct worker_config {
     const struct options *options;
-    struct fabric *fabric;
+    const struct fabric *fabric;
     uint32_t instance; /* of the process, for traces */
     uint32_t index;
     int pinned_cpu;            /* -1: not pinned */
@@ -31,6 +31,7 @@ struct worker {
     pthread_t thread;
     bool running;
     uint8_t wait_mode; /* enum fabt_wait_mode */
+    struct domain domain;
     struct fid_cq *cq;
     size_t cq_size;
     int cq_fd; /* wait descriptor, or -1 */
