@@ -64,8 +64,15 @@ def print_fitting(console: Console, *tables: Table) -> None:
     """Print the first table that fits the width; the last one whether it does or not."""
     for table in tables:
         if table is tables[-1] or table_width(console, table) <= console.width:
-            console.print(table)
+            print_table(console, table)
             return
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table without the blanks that rich puts at the end of lines."""
+    with console.capture() as capture:
+        console.print(table)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
 def table_width(console: Console, table: Table) -> int:

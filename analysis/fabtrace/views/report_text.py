@@ -51,7 +51,7 @@ def print_processes(console: Console, report: Row) -> None:
             row["libfabric_version"], row["hostname"], str(row["workers"]), str(row["sessions"]),
             form.seconds(row["begin_s"]), form.seconds(row["end_s"]), exit_code,
         )  # fmt: skip
-    console.print(table)
+    form.print_table(console, table)
     for row in report["processes"]:
         if row["command_line"]:
             line = Text(f"{row['process']}: {row['command_line']}", style="dim")
@@ -142,7 +142,7 @@ def print_workers(console: Console, report: Row) -> None:
             share(row["utilisation"]), share(row["idle_share"]), share(row["asleep_share"]),
             form.UNKNOWN if average is None else f"{average:.2f}", str(row["migrations"]),
         )  # fmt: skip
-    console.print(table)
+    form.print_table(console, table)
     if any(row["wait_mode"] == "poll_fallback" for row in report["workers"]):
         console.print(Text("poll*: the provider has no wait descriptor", style="dim"))
 
@@ -187,7 +187,7 @@ def print_latency(console: Console, report: Row) -> None:
             row["kind"], form.count(row["count"]), *(form.micros(row[k]) for k in PERCENT_KEYS),
             ", ".join(other),
         )  # fmt: skip
-    console.print(table)
+    form.print_table(console, table)
 
 
 def print_trouble(console: Console, report: Row) -> None:
@@ -228,7 +228,7 @@ def print_loss(console: Console, loss: Row) -> None:
                 form.count(row["lost_at_start"]), form.count(row["lost_between"]),
                 form.count(row["lost_at_end"]), form.seconds(row["first_gap_s"]),
             )  # fmt: skip
-        console.print(table)
+        form.print_table(console, table)
     unended = loss["threads_without_end"]
     if unended:
         names = ", ".join(f"{row['process']} {row['thread']}" for row in unended)
@@ -269,4 +269,4 @@ def print_pairing(console: Console, pairing: Row) -> None:
             row["process"], row["kind"], form.count(row["posts_without_end"]),
             form.count(row["ends_without_post"]), form.count(row["deferred_for_ever"]),
         )  # fmt: skip
-    console.print(table)
+    form.print_table(console, table)

@@ -123,7 +123,7 @@ def print_milestones(console: Console, timeline: Row) -> None:
         bad = row["what"] in ("error", "payload_mismatch", "leak", "stray_completion")
         style = "red" if bad else ""
         table.add_row(f"{row['time_us']:,.1f}", row["session"], Text(row["text"], style=style))
-    console.print(table)
+    form.print_table(console, table)
 
 
 def print_slices(console: Console, timeline: Row, level: str) -> None:
