@@ -512,7 +512,7 @@ def thread(writer: int) -> str:
 
 def loss_part(story: Story, names: dict[int, str], known: dict[str, int]) -> Row:
     order = event_order()
-    rows = []
+    rows: list[Row] = []
     keys = set(story.seqs) | {key for key in story.emitted if key[1] in known}
     for writer, event in sorted(keys, key=lambda key: (order.index(key[1]), key[0])):
         seen = story.seqs.get((writer, event), {})
@@ -588,11 +588,11 @@ def pairing_part(story: Story, names: dict[int, str], known: dict[str, int]) -> 
     for key, kind in story.defers:
         if key not in story.posts and key not in story.ends:
             cell(key[0], kind)["deferred_for_ever"] += 1
-    rows = [
+    rows: list[Row] = [
         {"process": names[places[place]], "kind": kind, **{name: found[name] for name in columns}}
         for (place, _, kind), found in sorted(counted.items())
     ]
-    totals = {name: sum(row[name] for row in rows) for name in columns}
+    totals: Row = {name: sum(row[name] for row in rows) for name in columns}
     return {
         "recorded": any(level > LEVEL_OF["light"] for level in known.values()),
         **totals,
