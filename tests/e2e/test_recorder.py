@@ -8,6 +8,7 @@ import pty
 import re
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -190,23 +191,28 @@ def test_no_events(world: World, trace: Path) -> None:
     assert not trace.exists()
 
 
-def test_an_ordinary_user(world: World, tmp_path: Path) -> None:
+def test_an_ordinary_user(world: World) -> None:
     """Without root, and not in the group `tracing`: a daemon of the user's own."""
     if os.geteuid() != 0:
         pytest.skip("the other tests run as an ordinary user already")
-    home = tmp_path / "home"
-    home.mkdir()
-    os.chown(home, 65534, 65534)
-    for folder in (tmp_path, *tmp_path.parents):
-        if not folder.stat().st_mode & 0o001:
-            folder.chmod(0o711)
-    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    done = world.run(
-        *user, FABTRACE, "record", "-o", home / "trace", "--", world.emit, LTTNG_HOME=str(home)
-    )
-    assert done.code == 0, done.err
-    assert summary(done) == (len(event_names(home / "trace")), 0)
-    assert list(home.rglob("*.owner")) == []
+    nobody = 65534
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are for root only
+        os.chown(folder, nobody, nobody)
+        words = [
+            "env",
+            "-C",
+            folder,
+            "setpriv",
+            f"--reuid={nobody}",
+            f"--regid={nobody}",
+            "--clear-groups",
+        ]
+        done = world.run(
+            *words, FABTRACE, "record", "-o", "trace", "--", world.emit, LTTNG_HOME=folder
+        )
+        assert done.code == 0, done.err
+        assert summary(done) == (len(event_names(Path(folder, "trace"))), 0)
+        assert list(Path(folder).rglob("*.owner")) == []
 
 
 # ------------------------------------------------------------------------------ refusals
