@@ -210,7 +210,8 @@ def test_timeline(world: World, trace: Path) -> None:
     """A line is no longer than a terminal is wide."""
     options = common(SHM, "-n", "2", "--total", str(PATTERN_BYTES))
     assert world.run(*recording(world, trace, options, options)).code == 0
-    for words in ([], ["--session", "1"]):
+    choices: tuple[list[str], ...] = ([], ["--session", "1"])
+    for words in choices:
         done = world.fabtrace("timeline", trace, *words)
         assert done.code == 0 and done.err == ""
         lines = done.out.splitlines()
@@ -261,11 +262,17 @@ def test_installed_copy(world: World, trace: Path, tmp_path: Path) -> None:
     programs = prefix / "bin"
     assert {path.name for path in programs.iterdir()} >= {"fabtget", "fabtput", "fabtrace"}
     options = common(SHM, "--total", str(TOTAL))
-    done = world.run(
-        programs / "fabtrace",
-        *["record", "-o", trace, "--", programs / "fabtget", *options],
-        *["--and", programs / "fabtput", *options, "{address}"],
-    )
+    words: list[str | Path] = [programs / "fabtrace", "record", "-o", trace]
+    words += [
+        "--",
+        programs / "fabtget",
+        *options,
+        "--and",
+        programs / "fabtput",
+        *options,
+        "{address}",
+    ]
+    done = world.run(*words)
     assert done.code == 0, done.err
     done = world.run(programs / "fabtrace", "report", trace)
     assert done.code == 0 and "put" in done.out
