@@ -56,22 +56,25 @@ def make_table(*headers: str, left: Sequence[str] = ()) -> Table:
 
 def heading(console: Console, text: str) -> None:
     """The title of a section."""
-    console.print()
-    console.print(Text(text, style="bold cyan"))
+    show(console)
+    show(console, Text(text, style="bold cyan"))
 
 
 def print_fitting(console: Console, *tables: Table) -> None:
     """Print the first table that fits the width; the last one whether it does or not."""
     for table in tables:
         if table is tables[-1] or table_width(console, table) <= console.width:
-            print_table(console, table)
+            show(console, table)
             return
 
 
-def print_table(console: Console, table: Table) -> None:
-    """Print a table without the blanks that rich puts at the end of lines."""
+def show(console: Console, what: Any = "", cut: bool = False) -> None:
+    """Print something without the blanks that rich puts at the end of lines.
+
+    `cut`: shorten lines that are too long instead of folding them.
+    """
     with console.capture() as capture:
-        console.print(table)
+        console.print(what, no_wrap=cut or None, overflow="ellipsis" if cut else None)
     console.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 

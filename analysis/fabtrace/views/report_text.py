@@ -32,12 +32,13 @@ def print_report(console: Console, report: Row) -> None:
 def print_processes(console: Console, report: Row) -> None:
     """Who took part."""
     trace = report["trace"]
-    console.print(
+    form.show(
+        console,
         Text(
             f"{trace['path']}: {form.count(trace['events'])} events in "
             f"{form.seconds(trace['duration_s'])} s, level {trace['level']}",
             style="bold",
-        )
+        ),
     )
     form.heading(console, "Processes (s: since the first event)")
     table = form.make_table(
@@ -51,11 +52,11 @@ def print_processes(console: Console, report: Row) -> None:
             row["libfabric_version"], row["hostname"], str(row["workers"]), str(row["sessions"]),
             form.seconds(row["begin_s"]), form.seconds(row["end_s"]), exit_code,
         )  # fmt: skip
-    form.print_table(console, table)
+    form.show(console, table)
     for row in report["processes"]:
         if row["command_line"]:
             line = Text(f"{row['process']}: {row['command_line']}", style="dim")
-            console.print(line, no_wrap=True, overflow="ellipsis")
+            form.show(console, line, cut=True)
 
 
 def print_sessions(console: Console, report: Row) -> None:
@@ -67,7 +68,9 @@ def print_sessions(console: Console, report: Row) -> None:
     form.print_fitting(console, session_table(report, False), session_table(report, True))
     for row in report["sessions"]:
         if row["reason"]:
-            console.print(Text(f"{row['session']} {row['outcome']}: {row['reason']}", style="red"))
+            form.show(
+                console, Text(f"{row['session']} {row['outcome']}: {row['reason']}", style="red")
+            )
 
 
 def session_table(report: Row, compact: bool) -> Table:
@@ -142,9 +145,9 @@ def print_workers(console: Console, report: Row) -> None:
             share(row["utilisation"]), share(row["idle_share"]), share(row["asleep_share"]),
             form.UNKNOWN if average is None else f"{average:.2f}", str(row["migrations"]),
         )  # fmt: skip
-    form.print_table(console, table)
+    form.show(console, table)
     if any(row["wait_mode"] == "poll_fallback" for row in report["workers"]):
-        console.print(Text("poll*: the provider has no wait descriptor", style="dim"))
+        form.show(console, Text("poll*: the provider has no wait descriptor", style="dim"))
 
 
 def share(value: float | None) -> str:
@@ -169,8 +172,8 @@ def print_latency(console: Console, report: Row) -> None:
     kinds = report["latency"]["kinds"]
     if not kinds:
         if report["trace"]["level"] == "light":
-            console.print()
-            console.print("Latency: not recorded at level light; ops and full have it")
+            form.show(console)
+            form.show(console, "Latency: not recorded at level light; ops and full have it")
         return
     form.heading(console, "Latency in µs, from the posting call to the completion")
     table = form.make_table(
@@ -187,7 +190,7 @@ def print_latency(console: Console, report: Row) -> None:
             row["kind"], form.count(row["count"]), *(form.micros(row[k]) for k in PERCENT_KEYS),
             ", ".join(other),
         )  # fmt: skip
-    form.print_table(console, table)
+    form.show(console, table)
 
 
 def print_trouble(console: Console, report: Row) -> None:
@@ -198,11 +201,11 @@ def print_trouble(console: Console, report: Row) -> None:
     form.heading(console, "Errors and warnings")
     for row in errors[:MOST_ERRORS]:
         who = row["process"] if row["session"] is None else f"{row['process']}:{row['session']}"
-        console.print(Text(f"{row['time_s']:.6f} s {who}: {row['text']}", style="red"))
+        form.show(console, Text(f"{row['time_s']:.6f} s {who}: {row['text']}", style="red"))
     if len(errors) > MOST_ERRORS:
-        console.print(f"and {len(errors) - MOST_ERRORS} more errors (--json has all)")
+        form.show(console, f"and {len(errors) - MOST_ERRORS} more errors (--json has all)")
     for name, number in warnings.items():
-        console.print(f"{name}: {number}")
+        form.show(console, f"{name}: {number}")
 
 
 def print_completeness(console: Console, report: Row) -> None:
@@ -215,9 +218,9 @@ def print_completeness(console: Console, report: Row) -> None:
 def print_loss(console: Console, loss: Row) -> None:
     """Lost events."""
     if not loss["rows"]:
-        console.print("Lost events: none")
+        form.show(console, "Lost events: none")
     else:
-        console.print(f"Lost events: {form.count(loss['lost_events'])}")
+        form.show(console, f"Lost events: {form.count(loss['lost_events'])}")
         table = form.make_table(
             "process", "thread", "event", "seen", "lost: start", "between", "end", "first gap s",
             left=("process", "thread", "event"),
@@ -228,18 +231,20 @@ def print_loss(console: Console, loss: Row) -> None:
                 form.count(row["lost_at_start"]), form.count(row["lost_between"]),
                 form.count(row["lost_at_end"]), form.seconds(row["first_gap_s"]),
             )  # fmt: skip
-        form.print_table(console, table)
+        form.show(console, table)
     unended = loss["threads_without_end"]
     if unended:
         names = ", ".join(f"{row['process']} {row['thread']}" for row in unended)
-        console.print(
+        form.show(
+            console,
             f"Threads whose end is not in the trace (killed, or still running): {names}; "
-            f"what they lost last cannot be known"
+            f"what they lost last cannot be known",
         )
     if loss["tracer_reports"]:
-        console.print(
+        form.show(
+            console,
             f"LTTng reported discarded events {len(loss['tracer_reports'])} times "
-            f"(a hint: its counts are not exact)"
+            f"(a hint: its counts are not exact)",
         )
 
 
@@ -253,10 +258,11 @@ def print_pairing(console: Console, pairing: Row) -> None:
         if row["posts_without_end"] or row["ends_without_post"] or row["deferred_for_ever"]
     ]
     abandoned = pairing["abandoned"]
-    console.print(
+    form.show(
+        console,
         f"Operations: {form.count(pairing['paired'])} posts with their end"
         + (f" ({form.count(abandoned)} abandoned at a close)" if abandoned else "")
-        + ("; unpaired: none" if not rows else f"; unpaired: {form.count(pairing['unpaired'])}")
+        + ("; unpaired: none" if not rows else f"; unpaired: {form.count(pairing['unpaired'])}"),
     )
     if not rows:
         return
@@ -269,4 +275,4 @@ def print_pairing(console: Console, pairing: Row) -> None:
             row["process"], row["kind"], form.count(row["posts_without_end"]),
             form.count(row["ends_without_post"]), form.count(row["deferred_for_ever"]),
         )  # fmt: skip
-    form.print_table(console, table)
+    form.show(console, table)

@@ -35,37 +35,38 @@ def unicode_possible() -> bool:
 def print_overview(console: Console, overview: Row) -> None:
     """A lane a session, a lane a worker."""
     duration_ns = overview["end_ns"] - overview["begin_ns"]
-    console.print(
+    form.show(
+        console,
         Text(
             f"{overview['trace']['path']}: {form.seconds(duration_ns / 1e9)} s, "
             f"a column is {time_text(overview['slice_us'], overview['slice_us'])}",
             style="bold",
-        )
+        ),
     )
     if not overview["sessions"]:
-        console.print("No session in the trace.")
+        form.show(console, "No session in the trace.")
     lanes = [value for row in overview["sessions"] for value in row["lane_mib_s"]]
     top = max(lanes, default=0.0)
     if overview["sessions"]:
         form.heading(console, f"Throughput of sessions (full height: {form.rate(top)} MiB/s)")
-        console.print(Text(lane_header("session", "MiB/s  end", console.width), style="bold"))
+        form.show(console, Text(lane_header("session", "MiB/s  end", console.width), style="bold"))
     for row in overview["sessions"]:
         lane = draw_lane(row["lane_mib_s"], top)
         line = (
             f"{row['session']:<9} {lane} {form.rate(row['throughput_mib_s']):>6} {row['outcome']}"
         )
-        console.print(line, no_wrap=True, overflow="ellipsis")
+        form.show(console, line, cut=True)
     if overview["workers"]:
         form.heading(console, "Utilisation of workers (full height: busy all the time)")
-        console.print(Text(lane_header("worker", "busy", console.width), style="bold"))
+        form.show(console, Text(lane_header("worker", "busy", console.width), style="bold"))
     for row in overview["workers"]:
         lane = draw_lane([value or 0.0 for value in row["lane_utilisation"]], 1.0)
         busy = form.percent(row["utilisation"]) + " %"
         line = f"{row['process'] + '/' + str(row['worker']):<9} {lane} {busy:>8}"
-        console.print(line, no_wrap=True, overflow="ellipsis")
+        form.show(console, line, cut=True)
     if overview["sessions"]:
-        console.print()
-        console.print(f"More: --session {overview['sessions'][0]['session'].split(':')[1]}")
+        form.show(console)
+        form.show(console, f"More: --session {overview['sessions'][0]['session'].split(':')[1]}")
 
 
 def lane_header(name: str, right: str, width: int) -> str:
@@ -91,7 +92,7 @@ def print_timelines(console: Console, document: Row) -> None:
     """Each timeline: milestones, slices, and events if they were asked for."""
     for number, timeline in enumerate(document["timelines"]):
         if number:
-            console.print()
+            form.show(console)
         print_title(console, timeline)
         print_milestones(console, timeline)
         print_slices(console, timeline, document["trace"]["level"])
@@ -107,10 +108,11 @@ def print_title(console: Console, timeline: Row) -> None:
         peer = timeline["peer"]
         ends += f" (peer {peer})" if peer else " (its peer is not in the trace)"
     begin = form.seconds(timeline["begin_in_trace_s"])
-    console.print(
+    form.show(
+        console,
         Text(f"Session {ends}: {time_text(duration_us, duration_us)}", style="bold"),
     )
-    console.print(f"Time 0 is {begin} s after the first event of the trace.")
+    form.show(console, f"Time 0 is {begin} s after the first event of the trace.")
 
 
 def print_milestones(console: Console, timeline: Row) -> None:
@@ -123,7 +125,7 @@ def print_milestones(console: Console, timeline: Row) -> None:
         bad = row["what"] in ("error", "payload_mismatch", "leak", "stray_completion")
         style = "red" if bad else ""
         table.add_row(f"{row['time_us']:,.1f}", row["session"], Text(row["text"], style=style))
-    form.print_table(console, table)
+    form.show(console, table)
 
 
 def print_slices(console: Console, timeline: Row, level: str) -> None:
@@ -140,7 +142,7 @@ def print_slices(console: Console, timeline: Row, level: str) -> None:
     header = f"{'from ' + unit:>9} {'MiB/s':>7} {'':<{BAR}} {'flight':>6}"
     for end in ends:
         header += f" {end + ' waits for':<{room // len(ends)}}"
-    console.print(Text(header.rstrip()[: console.width], style="bold"))
+    form.show(console, Text(header.rstrip()[: console.width], style="bold"))
     for row in slices:
         shown = row["ends"][main]
         flight = "-" if shown["in_flight"] is None else f"{shown['in_flight']:.1f}"
@@ -151,9 +153,9 @@ def print_slices(console: Console, timeline: Row, level: str) -> None:
         for end in ends:
             waits = fitting_shares(row["ends"][end]["state_shares"], room // len(ends))
             line += f" {waits:<{room // len(ends)}}"
-        console.print(Text(line.rstrip()[: console.width]))
+        form.show(console, Text(line.rstrip()[: console.width]))
     if level == "light":
-        console.print("In flight and waits are not recorded at level light.")
+        form.show(console, "In flight and waits are not recorded at level light.")
 
 
 def draw_bar(value: float, top: float) -> str:
@@ -196,12 +198,13 @@ def print_events(console: Console, timeline: Row) -> None:
     events = timeline["events"]
     form.heading(console, "Events (µs)")
     if events["left_out_before"]:
-        console.print(f"{events['left_out_before']:,} events before --begin are left out")
+        form.show(console, f"{events['left_out_before']:,} events before --begin are left out")
     for row in events["rows"]:
         line = f"{row['time_us']:>14,.3f} {row['session']:<6} {row['event']:<13} {describe(row)}"
-        console.print(Text(line), no_wrap=True, overflow="ellipsis")
+        form.show(console, Text(line), cut=True)
     if events["left_out_after"]:
-        console.print(
+        form.show(
+            console,
             f"{events['left_out_after']:,} later events are left out; "
-            f"see --begin, --end and --limit (0: all)"
+            f"see --begin, --end and --limit (0: all)",
         )

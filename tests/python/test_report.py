@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The report of recorded made-up runs: each figure recomputed from text, and how it looks."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import oracle
+import pytest
+from conftest import SOURCE, Emitted
+
+ROUNDS = 40
+BYTES = ROUNDS * 3 * 97  # of a session of `emit`
+
+RUNS = {
+    "whole": (),
+    "full": ("--full",),
+    "killed": ("--kill",),
+    "one-sided": ("--one-sided",),
+}
+
+
+def fabtrace(
+    *words: str | Path, check: bool = True, **extra: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user does, without a terminal."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fabtrace", *map(str, words)],
+        cwd=SOURCE / "analysis",
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **extra},
+        capture_output=True,
+        text=True,
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def report(folder: Path) -> dict[str, Any]:
+    document = json.loads(fabtrace("report", folder, "--json").stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+@pytest.mark.parametrize("loglevel", ["INFO", "DEBUG_PROGRAM", "DEBUG"])
+@pytest.mark.parametrize("name", RUNS)
+def test_every_column_is_right(emitted: Emitted, name: str, loglevel: str) -> None:
+    """
+    Description: each kind of run at each level; the report equals what a second program with nothing
+    in common computes from babeltrace2's text.
+    """
+    folder = emitted(*RUNS[name], loglevel=loglevel)
+    oracle.assert_same(report(folder), oracle.recompute(folder))
+
+
+def test_the_oracle_would_notice(emitted: Emitted) -> None:
+    """Any figure that is changed is found."""
+    folder = emitted()
+    truth = oracle.recompute(folder)
+    for path in (
+        ("sessions", 0, "payload_bytes"),
+        ("sessions", 3, "state_shares", "memory"),
+        ("workers", 1, "utilisation"),
+        ("latency", "kinds", 4, "p99.9_us"),
+        ("pairing", "rows", 0, "paired"),
+        ("loss", "lost_events"),
+        ("processes", 0, "exit_code"),
+    ):
+        wrong = report(folder)
+        place: Any = wrong
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] += 1
+        with pytest.raises(AssertionError, match="1 differences"):
+            oracle.assert_same(wrong, truth)
+
+
+def test_known_figures(emitted: Emitted) -> None:
+    """What `emit` is known to do, not only what two programs agree on."""
+    document = report(emitted())
+    assert [row["session"] for row in document["sessions"]] == ["get:0", "get:1", "put:0", "put:1"]
+    assert [row["peer"] for row in document["sessions"]] == ["put:0", "put:1", "get:0", "get:1"]
+    assert {row["payload_bytes"] for row in document["sessions"]} == {BYTES}
+    assert [row["payload_bytes"] for row in document["totals"]] == [2 * BYTES, 2 * BYTES]
+    split = document["sessions"][3]
+    assert (split["writes"], split["fragments"], split["deferred"]) == (4 * ROUNDS, 2 * ROUNDS, 1)
+    assert split["out_of_order"] == ROUNDS
+    assert [round(row["utilisation"], 3) for row in document["workers"]] == [0.305, 0.695]
+    pairing = document["pairing"]
+    assert (pairing["unpaired"], pairing["abandoned"]) == (0, 8)
+    assert document["loss"]["lost_events"] == 0
+
+
+def test_a_killed_run(emitted: Emitted) -> None:
+    document = report(emitted("--kill"))
+    assert {row["outcome"] for row in document["sessions"]} == {"open"}
+    assert {row["end_recorded"] for row in document["processes"]} == {False}
+    assert document["loss"]["lost_events"] == 0
+    assert len(document["loss"]["threads_without_end"]) == 4
+    assert document["pairing"]["posts_without_end"] == 17
+
+
+def test_level_light_is_enough_for_sessions_and_workers(emitted: Emitted) -> None:
+    light, full = report(emitted(loglevel="INFO")), report(emitted())
+    assert light["trace"]["level"] == "light" and full["trace"]["level"] == "full"
+    assert light["latency"]["kinds"] == [] and not light["pairing"]["recorded"]
+    same = (
+        "payload_bytes",
+        "operations",
+        "writes",
+        "fragments",
+        "out_of_order",
+        "deferred",
+        "outcome",
+    )
+    for one, other in zip(light["sessions"], full["sessions"]):
+        assert {name: one[name] for name in same} == {name: other[name] for name in same}
+    for one, other in zip(light["workers"], full["workers"]):
+        assert one["utilisation"] == other["utilisation"] is not None
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_text_fits_80_columns_and_is_plain(emitted: Emitted, name: str) -> None:
+    text = fabtrace("report", emitted(*RUNS[name]), COLUMNS="200", FORCE_COLOR="1").stdout
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in text and all(line == line.rstrip() for line in lines)
+    assert re.search(r"^get:0 +(put:0|-|pid 4002) +0 ", text, re.MULTILINE)
+
+
+def test_text_says_what_the_document_says(emitted: Emitted) -> None:
+    """A session's line has the document's figures in the order of the header."""
+    folder = emitted()
+    document, text = report(folder), fabtrace("report", folder).stdout
+    row = document["sessions"][3]
+    line = next(line for line in text.splitlines() if line.startswith("put:1 "))
+    assert line.split() == [
+        "put:1", "get:1", "0", f"{BYTES:,}", f"{row['elapsed_s']:.3f}",
+        f"{row['throughput_mib_s']:.1f}", str(row["operations"]), "160", "80", "40", "1", "ok",
+    ]  # fmt: skip
+    assert "Lost events: none" in text
+    assert "unpaired: none" in text
+
+
+def test_wrong_words() -> None:
+    done = fabtrace("report", check=False)
+    assert done.returncode == 2 and "DIR" in done.stderr
+    done = fabtrace("report", "x", "--width", "20", check=False)
+    assert done.returncode == 2 and "--width" in done.stderr
+
+
+def test_the_reader_of_our_output_may_go_away(emitted: Emitted) -> None:
+    """`fabtrace report | head -1` is no error."""
+    done = subprocess.run(
+        f"{sys.executable} -m fabtrace timeline {emitted('--full')} --session 0 --events --limit 0 | head -1",
+        shell=True,
+        cwd=SOURCE / "analysis",
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == "" and done.stdout.count("\n") == 1
