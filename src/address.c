@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 void address_format(const struct address *address, char *text)
@@ -82,35 +82,45 @@ static int write_all(int fd, const char *data, size_t len)
     return 0;
 }
 
+/* Make a file beside `path` that nobody else has; its name goes to `*name`, to be freed. */
+static int make_temporary(const char *path, char **name)
+{
+    for (unsigned attempt = 0; attempt < 100; attempt++) {
+        uint32_t random = 0;
+        int fd;
+
+        if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+            random = attempt;
+        if (asprintf(name, "%s.%d.%08x", path, (int)getpid(), random) < 0) {
+            *name = NULL;
+            return -ENOMEM;
+        }
+        fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST)
+            return -errno;
+        free(*name);
+        *name = NULL;
+    }
+    return -EEXIST;
+}
+
 int address_publish(const char *path, const char *text, struct failure *failure)
 {
     char *temporary = NULL;
-    mode_t mask;
-    int rc, fd;
+    const int fd = make_temporary(path, &temporary);
+    int rc = fd < 0 ? fd : write_all(fd, text, strlen(text));
 
-    if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
-        return failure_set(failure, -ENOMEM, "no memory for the address file's name");
-    fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0) {
-        rc = -errno;
-        free(temporary);
-        return failure_set(failure, rc, "--address-file: cannot write '%s': %s", path,
-                           strerror(-rc));
-    }
-    rc = write_all(fd, text, strlen(text));
     if (rc == 0)
         rc = write_all(fd, "\n", 1);
-    /* mkostemp makes it private; whoever may read files made here may read the address. */
-    mask = umask(0);
-    umask(mask);
-    if (rc == 0 && fchmod(fd, 0666 & ~mask) != 0)
-        rc = -errno;
-    if (close(fd) != 0 && rc == 0)
+    if (fd >= 0 && close(fd) != 0 && rc == 0)
         rc = -errno;
     if (rc == 0 && rename(temporary, path) != 0)
         rc = -errno;
     if (rc != 0) {
-        unlink(temporary);
+        if (fd >= 0)
+            unlink(temporary);
         failure_set(failure, rc, "--address-file: cannot write '%s': %s", path, strerror(-rc));
     }
     free(temporary);

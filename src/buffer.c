@@ -94,21 +94,24 @@ int buffer_register(struct buffer *buffer, struct endpoint *endpoint, uint64_t a
     return 0;
 }
 
-void buffer_deregister(struct buffer *buffer, struct endpoint *endpoint,
-                       struct registration_counts *counts)
+unsigned buffer_deregister(struct buffer *buffer, struct endpoint *endpoint,
+                           struct registration_counts *counts)
 {
     const uint64_t begin = clock_now();
+    unsigned leaks;
     uint64_t took;
 
     if (buffer->mr == NULL)
-        return;
-    fabric_close_object(&buffer->mr->fid, "payload registration", (int32_t)endpoint->session);
+        return 0;
+    leaks =
+        fabric_close_object(&buffer->mr->fid, "payload registration", (int32_t)endpoint->session);
     took = clock_now() - begin;
     counts->ns += took;
     buffer->mr = NULL;
     buffer->desc = NULL;
     FABT_TRACE(memory_deregister, .session = endpoint->session, .buffer = buffer->index,
                .duration_ns = took);
+    return leaks;
 }
 
 uint64_t buffer_remote_address(const struct buffer *buffer, const struct fabric *fabric)

@@ -63,8 +63,9 @@ void reserve_return(struct reserve *reserve, struct buffer *buffer);
 /* Register a buffer for FI_WRITE (a source) or FI_REMOTE_WRITE (a target). */
 int buffer_register(struct buffer *buffer, struct endpoint *endpoint, uint64_t access,
                     struct registration_counts *counts, struct failure *failure);
-void buffer_deregister(struct buffer *buffer, struct endpoint *endpoint,
-                       struct registration_counts *counts);
+/* Returns what leaked: 0 or 1. */
+unsigned buffer_deregister(struct buffer *buffer, struct endpoint *endpoint,
+                           struct registration_counts *counts);
 
 /* What a peer must use to address the buffer's first byte. */
 uint64_t buffer_remote_address(const struct buffer *buffer, const struct fabric *fabric);

@@ -34,14 +34,15 @@ int control_tx_open(struct control_tx *queue, struct endpoint *endpoint, bool di
                              &queue->mr, failure);
 }
 
-void control_tx_close(struct control_tx *queue)
+unsigned control_tx_close(struct control_tx *queue)
 {
+    struct fid_mr *mr = queue->mr;
+
     ring_free(&queue->ready);
     ring_free(&queue->posted);
-    if (queue->mr != NULL)
-        fabric_close_object(&queue->mr->fid, "message registration",
-                            (int32_t)queue->endpoint->session);
     queue->mr = NULL;
+    return fabric_close_object(mr ? &mr->fid : NULL, "message registration",
+                               (int32_t)queue->endpoint->session);
 }
 
 struct control_message *control_tx_take(struct control_tx *queue)
@@ -136,14 +137,15 @@ int control_rx_open(struct control_rx *queue, struct endpoint *endpoint, uint8_t
                              &queue->mr, failure);
 }
 
-void control_rx_close(struct control_rx *queue)
+unsigned control_rx_close(struct control_rx *queue)
 {
+    struct fid_mr *mr = queue->mr;
+
     ring_free(&queue->idle);
     ring_free(&queue->posted);
-    if (queue->mr != NULL)
-        fabric_close_object(&queue->mr->fid, "message registration",
-                            (int32_t)queue->endpoint->session);
     queue->mr = NULL;
+    return fabric_close_object(mr ? &mr->fid : NULL, "message registration",
+                               (int32_t)queue->endpoint->session);
 }
 
 int control_rx_service(struct control_rx *queue, struct failure *failure)
@@ -204,8 +206,35 @@ uint32_t control_earlier_pending(const struct ring *posted, const struct op *op)
     return pending;
 }
 
+/* Providers tell in many words that the peer is gone; a cancellation that we didn't ask for is what
+ * a closed connection does to what was queued for it. */
+static bool means_peer_lost(int status)
+{
+    switch (-status) {
+    case FI_ECANCELED:
+    case FI_EIO:
+    case FI_ENOENT:
+    case FI_ENOTCONN:
+    case FI_ECONNABORTED:
+    case FI_ECONNREFUSED:
+    case FI_ECONNRESET:
+    case FI_ESHUTDOWN:
+    case FI_ETIMEDOUT:
+    case FI_EHOSTUNREACH:
+    case FI_EHOSTDOWN:
+    case EPIPE:
+        return true;
+    default:
+        return false;
+    }
+}
+
 int control_failed(const struct op *op, struct failure *failure)
 {
-    return failure_set_peer_lost(failure, op->status, "%s %" PRIu64 " failed: %s",
-                                 kind_labels[op->kind], op->number, fi_strerror(-op->status));
+    if (means_peer_lost(op->status))
+        return failure_set_peer_lost(failure, op->status,
+                                     "the connection to the peer is lost (%s %" PRIu64 ": %s)",
+                                     kind_labels[op->kind], op->number, fi_strerror(-op->status));
+    return failure_set(failure, op->status, "%s %" PRIu64 " failed: %s", kind_labels[op->kind],
+                       op->number, fi_strerror(-op->status));
 }

@@ -54,7 +54,8 @@ struct control_rx {
 
 int control_tx_open(struct control_tx *queue, struct endpoint *endpoint, bool disorder,
                     struct failure *failure);
-void control_tx_close(struct control_tx *queue);
+/* Returns what leaked. */
+unsigned control_tx_close(struct control_tx *queue);
 
 /* A message to fill in, or NULL when 16 are under way. It must be enqueued. */
 struct control_message *control_tx_take(struct control_tx *queue);
@@ -75,7 +76,7 @@ static inline bool control_tx_idle(const struct control_tx *queue)
 /* `kind`: FABT_KIND_VECTOR_RX or FABT_KIND_PROGRESS_RX. */
 int control_rx_open(struct control_rx *queue, struct endpoint *endpoint, uint8_t kind,
                     struct failure *failure);
-void control_rx_close(struct control_rx *queue);
+unsigned control_rx_close(struct control_rx *queue);
 
 /* Post idle receives. 0, -FI_EAGAIN if one was deferred, or another negative fi_errno. */
 int control_rx_service(struct control_rx *queue, struct failure *failure);

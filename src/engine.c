@@ -29,6 +29,7 @@
 enum {
     WAIT_LISTENING_MS = 2, /* without a reliable wake-up for initial messages */
     WAIT_MS = 100,
+    VERDICTS_A_ROUND = 64,
 };
 
 /* ---- traces ---- */
@@ -171,7 +172,8 @@ static uint32_t sessions_a_worker(const struct engine *engine)
     const struct options *options = engine->options;
 
     if (options->placement == PLACEMENT_PACK)
-        return options->sessions_per_worker;
+        return options->sessions_per_worker < options->local_sessions ? options->sessions_per_worker
+                                                                      : options->local_sessions;
     return (options->local_sessions + engine->workers_count - 1) / engine->workers_count;
 }
 
@@ -338,20 +340,31 @@ static void note_verdict(struct engine *engine, const char *what, const struct f
     engine->note(text);
 }
 
+/* The first few, then fewer and fewer: 1 to 10, 16, 32, 64, ... */
+static bool worth_a_note(uint64_t count)
+{
+    return count <= 10 || (count & (count - 1)) == 0;
+}
+
 /* Look at initial messages. Once n sessions have been dealt with, or the run is cancelled, the
  * listening endpoint only keeps its provider going. */
 static int listen_for_sessions(struct engine *engine, struct failure *failure)
 {
-    for (;;) {
+    /* Not without limit: a flood of bad messages must not keep signals waiting. */
+    for (unsigned round = 0; round < VERDICTS_A_ROUND; round++) {
         const bool full = engine->sessions_count + engine->refused == engine->options->sessions;
         struct wire_initial initial;
         struct failure reason = {0};
 
         switch (listener_poll(&engine->listener, &initial, &reason)) {
         case LISTENER_NOTHING:
+            if (engine->listener.deaf && !full)
+                return failure_set(failure, -FI_EOTHER,
+                                   "the provider takes no more receives on the listening endpoint");
             return 0;
         case LISTENER_DROP:
-            note_verdict(engine, "dropped", &reason);
+            if (worth_a_note(engine->listener.dropped))
+                note_verdict(engine, "dropped", &reason);
             break;
         case LISTENER_REFUSE:
             if (full || engine->signal != 0)
@@ -377,6 +390,7 @@ static int listen_for_sessions(struct engine *engine, struct failure *failure)
         }
         }
     }
+    return 0;
 }
 
 static bool all_ended(const struct engine *engine)
@@ -413,7 +427,7 @@ static uint64_t forgiven_until(const struct engine *engine)
 {
     uint64_t until = 0, last_end = 0;
 
-    if (!engine->options->expect_cancel || engine->signal != 0)
+    if (!engine->options->expect_cancel || engine->signal != 0 || engine->refused > 0)
         return 0;
     for (uint32_t i = 0; i < engine->sessions_count; i++) {
         const struct session *session = engine->sessions[i];
@@ -537,12 +551,14 @@ static void close_fd(int fd)
         close(fd);
 }
 
-void engine_close(struct engine *engine)
+unsigned engine_close(struct engine *engine)
 {
     if (engine->options->role == ROLE_GET)
         engine->leaks += listener_close(&engine->listener);
     for (uint32_t i = 0; i < engine->workers_count; i++)
         engine->leaks += worker_close(&engine->workers[i]);
+    for (uint32_t i = 0; i < engine->sessions_count; i++)
+        engine->leaks += engine->sessions[i]->leaks;
     /* Operations live in sessions: they go only after the queues that may still name them. */
     for (uint32_t i = 0; i < engine->sessions_count; i++)
         engine->sessions[i]->class->destroy(engine->sessions[i]);
@@ -554,4 +570,5 @@ void engine_close(struct engine *engine)
     free(engine->sessions);
     free(engine->workers_load);
     free(engine->workers);
+    return engine->leaks;
 }

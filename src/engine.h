@@ -61,7 +61,7 @@ struct engine_verdict engine_judge(const struct engine *engine);
 /* Is a session's failure no failure, since it ended by an expected cancellation? */
 bool engine_excused(const struct engine *engine, const struct session *session);
 
-/* Free everything. */
-void engine_close(struct engine *engine);
+/* Free everything. Returns how many libfabric objects could not be closed. */
+unsigned engine_close(struct engine *engine);
 
 #endif

@@ -49,8 +49,15 @@ static int get_info(const struct fabric_request *request, struct fi_info *hints,
                     struct fi_info **info)
 {
     const uint64_t flags = request->bind != NULL ? FI_SOURCE : 0;
+    int rc = fi_getinfo(API_VERSION, request->bind, NULL, flags, hints, info);
 
-    return fi_getinfo(API_VERSION, request->bind, NULL, flags, hints, info);
+    /* Where addresses are strings (shm), a local address would become the name of every endpoint.
+     */
+    if (rc == 0 && request->bind != NULL && (*info)->addr_format == FI_ADDR_STR) {
+        fi_freeinfo(*info);
+        rc = fi_getinfo(API_VERSION, NULL, NULL, 0, hints, info);
+    }
+    return rc;
 }
 
 static int no_provider(const struct fabric_request *request, int rc, struct failure *failure)
@@ -138,7 +145,7 @@ static int choose(struct fabric *fabric, const struct fabric_request *request,
     if (hints == NULL)
         return failure->code;
     rc = get_info(request, hints, &first);
-    if (rc == -FI_ENODATA && request->provider != NULL) {
+    if (rc == -FI_ENODATA && (request->provider != NULL || getenv("FI_PROVIDER") != NULL)) {
         /* A provider chosen by name may need modes that the common rule leaves out. */
         hints->mode = FI_CONTEXT | FI_CONTEXT2;
         hints->domain_attr->mr_mode = MR_MODES;

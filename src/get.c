@@ -25,6 +25,9 @@ enum {
 /* After put's end of stream an older put may report the rest in one more message. */
 #define REST_AFTER_EOF_NS (2 * NS_PER_S)
 
+/* put may be gone by right when our end of stream is still under way. */
+#define LAST_SEND_NS (2 * NS_PER_S)
+
 struct get {
     struct session base; /* first */
 
@@ -396,20 +399,22 @@ static bool all_verified(const struct get *get)
 static int finish_if_done(struct get *get)
 {
     struct session *session = &get->base;
+    const uint64_t now = clock_now();
 
     if (all_verified(get) && session->end_ns == 0)
-        session->end_ns = clock_now();
+        session->end_ns = now;
     if (!get->eof_received)
         return 0;
     if (session->phase == FABT_PHASE_TRANSFER)
         session_enter(session, FABT_PHASE_FINISH);
     if (all_verified(get)) {
-        if (get->eof_sent && control_tx_idle(&get->vectors))
-            session_finished(session, clock_now(), 0);
+        session->through = get->eof_sent;
+        if (get->eof_sent && (control_tx_idle(&get->vectors) || now >= get->eof_ns + LAST_SEND_NS))
+            session_finished(session, now, 0);
         return 0;
     }
-    if (clock_now() - get->eof_ns < REST_AFTER_EOF_NS)
-        return -FI_EAGAIN; /* stay awake: only time can end this wait */
+    if (now < get->eof_ns + REST_AFTER_EOF_NS)
+        return 0;
     return failure_set(&session->failure, -EPROTO,
                        "put ended the stream after %" PRIu64 " of %" PRIu64 " bytes",
                        session->counts.reported_bytes, session->total_bytes);
@@ -447,23 +452,25 @@ static uint8_t get_waits_for(const struct session *session)
     return session->phase < FABT_PHASE_TRANSFER ? FABT_STATE_SETUP : FABT_STATE_PEER;
 }
 
-static void get_release(struct session *session)
+static unsigned get_release(struct session *session)
 {
     struct get *get = get_of(session);
+    unsigned leaks = 0;
 
     while (get->buffers_count > 0) {
         struct buffer *buffer = get->buffers[--get->buffers_count];
 
-        buffer_deregister(buffer, &session->endpoint, &session->counts.registrations);
+        leaks += buffer_deregister(buffer, &session->endpoint, &session->counts.registrations);
         reserve_return(session->reserve, buffer);
     }
-    fabric_close_object(get->ack_mr ? &get->ack_mr->fid : NULL, "message registration",
-                        (int32_t)session->number);
+    leaks += fabric_close_object(get->ack_mr ? &get->ack_mr->fid : NULL, "message registration",
+                                 (int32_t)session->number);
     get->ack_mr = NULL;
     if (get->progress.endpoint != NULL)
-        control_rx_close(&get->progress);
+        leaks += control_rx_close(&get->progress);
     if (get->vectors.endpoint != NULL)
-        control_tx_close(&get->vectors);
+        leaks += control_tx_close(&get->vectors);
+    return leaks;
 }
 
 static void get_destroy(struct session *session)
@@ -495,6 +502,7 @@ struct session *get_create(const struct options *options, const struct fabric *f
     get->base.peer_address = initial->address;
     get->base.wire_id = initial->id;
     get->extended = initial->extended;
+    get->base.total_bytes = OPTIONS_TOTAL_BYTES;
     if (initial->extended) {
         get->base.total_bytes = initial->extension.total_bytes;
         get->base.run_id = initial->extension.run_id;

@@ -23,7 +23,8 @@ void latency_merge(struct latency *into, const struct latency *from)
 
 uint64_t latency_percentile(const struct latency *latency, double percent)
 {
-    const double exact = percent / 100.0 * (double)latency->count;
+    /* Rounding must not lift a whole rank: 99.9 / 100 * 1000 is a hair above 999. */
+    const double exact = percent / 100.0 * (double)latency->count * (1 - 1e-12);
     uint64_t rank = (uint64_t)exact;
     uint64_t seen = 0;
 

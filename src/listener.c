@@ -208,6 +208,11 @@ static uint8_t judge(const struct listener *listener, const struct wire_initial 
         failure_set(reason, -EPROTO, "put asks for a workload that this fabtget does not do");
         return WIRE_REFUSED_WORKLOAD;
     }
+    if (initial->extension.total_bytes > listener->options->total_limit) {
+        failure_set(reason, -EPROTO, "put wants to send %" PRIu64 " bytes, --total allows %" PRIu64,
+                    initial->extension.total_bytes, listener->options->total_limit);
+        return WIRE_REFUSED_SIZE;
+    }
     return WIRE_ACCEPTED;
 }
 
@@ -321,7 +326,7 @@ enum listener_verdict listener_poll(struct listener *listener, struct wire_initi
         if (verdict != LISTENER_NOTHING)
             break;
     }
-    if (!listener->closing)
-        post_receives(listener);
+    if (!listener->closing && post_receives(listener) != 0 && listener->endpoint.outstanding == 0)
+        listener->deaf = true;
     return verdict;
 }

@@ -32,6 +32,7 @@ struct listener {
     uint32_t arrived; /* receives that completed and were not looked at */
     uint64_t dropped;
     bool closing; /* post nothing more */
+    bool deaf;    /* no receive is posted and none can be */
 };
 
 /* Open it with a receive for each expected session (as far as the provider's queue reaches). */

@@ -81,6 +81,7 @@ static int run(const struct options *options, const char *command_line)
         .note = complain,
     };
     struct failure failure = {0};
+    unsigned leaks;
     int code;
 
     signals_prepare();
@@ -98,12 +99,21 @@ static int run(const struct options *options, const char *command_line)
             results_write_json(&engine, options->json_file, &failure) != 0)
             code = complain_and_exit_code(&failure);
     }
-    engine_close(&engine);
+    leaks = engine_close(&engine);
+    if (leaks > 0)
+        fprintf(stderr, "%s: %u libfabric objects could not be closed\n", program, leaks);
     if (fflush(stdout) != 0) {
         complain("cannot write to standard output");
         code = EXIT_FAILED;
     }
     return code;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t len = strlen(text), end_len = strlen(end);
+
+    return len >= end_len && strcmp(text + len - end_len, end) == 0;
 }
 
 int main(int argc, char **argv)
@@ -115,7 +125,7 @@ int main(int argc, char **argv)
     int code;
 
     program = argc > 0 ? basename(argv[0]) : "fabtget";
-    role = strstr(program, "put") != NULL ? ROLE_PUT : ROLE_GET;
+    role = ends_with(program, "put") ? ROLE_PUT : ROLE_GET;
     if (options_parse(&options, role, argc, argv, &failure) != 0)
         return complain_and_exit_code(&failure);
     if (options.action == ACTION_HELP) {

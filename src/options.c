@@ -8,6 +8,9 @@
 
 #include "clock.h"
 
+/* Longer is no time-out; and sums with it must not overflow. */
+#define TIMEOUT_MAX_NS (720 * 3600 * NS_PER_S)
+
 enum long_option {
     OPT_PROVIDER = 256,
     OPT_BIND,
@@ -81,8 +84,10 @@ static const char help_common[] =
     "                               instead of polling\n"
     "      --provider NAME          libfabric provider (see fi_info -l); default: FI_PROVIDER,\n"
     "                               else the first that fits\n"
-    "      --bind ADDR              local address or host name, such as 127.0.0.1\n"
-    "      --total SIZE             payload bytes a session (default 7600000); put decides\n"
+    "      --bind ADDR              local address or host name, such as 127.0.0.1; providers\n"
+    "                               without such addresses (shm) ignore it\n"
+    "      --total SIZE             put: payload bytes a session (default 7600000);\n"
+    "                               get: the most that it accepts (default: any)\n"
     "      --workers N              worker threads (default: as many as needed)\n"
     "      --sessions-per-worker N  sessions that a worker takes (default 8)\n"
     "      --placement pack|spread  fill one worker after the other (default), or spread\n"
@@ -135,6 +140,7 @@ static int parse_count(const char *option, const char *value, uint32_t high, uin
 static int parse_pinning(struct options *options, const char *value, struct failure *failure)
 {
     cpu_set_t allowed;
+    int rc;
 
     if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
         return failure_set(failure, -errno, "-p: cannot read the allowed processors: %s",
@@ -148,7 +154,10 @@ static int parse_pinning(struct options *options, const char *value, struct fail
         }
         return 0;
     }
-    if (parse_cpus(value, &options->cpus) != 0)
+    rc = parse_cpus(value, &options->cpus);
+    if (rc == -ERANGE)
+        return bad_value(failure, "-p", value, "a list of processors that exist");
+    if (rc != 0)
         return bad_value(failure, "-p", value, "a processor list: 'I - J', 0,2,4-7 or auto");
     for (unsigned i = 0; i < options->cpus.count; i++) {
         if (!CPU_ISSET(options->cpus.cpu[i], &allowed))
@@ -219,6 +228,7 @@ static int take_option(struct options *options, int option, const char *value,
     case OPT_TOTAL:
         if (parse_size(value, &options->total_bytes) != 0)
             return bad_value(failure, "--total", value, "a size such as 7600000 or 64M");
+        options->total_limit = options->total_bytes;
         return 0;
     case OPT_WORKERS:
         return parse_count("--workers", value, OPTIONS_WORKERS_MAX, &options->workers, failure);
@@ -234,8 +244,10 @@ static int take_option(struct options *options, int option, const char *value,
             return bad_value(failure, "--placement", value, "pack or spread");
         return 0;
     case OPT_TIMEOUT:
-        if (parse_duration(value, &options->timeout_ns) != 0 || options->timeout_ns == 0)
-            return bad_value(failure, "--timeout", value, "a time such as 30s or 500ms");
+        if (parse_duration(value, &options->timeout_ns) != 0 || options->timeout_ns == 0 ||
+            options->timeout_ns > TIMEOUT_MAX_NS)
+            return bad_value(failure, "--timeout", value,
+                             "a time such as 30s or 500ms, at most 720h");
         options->hello_timeout_ns = options->timeout_ns;
         return 0;
     case OPT_TOKEN_FILE:
@@ -281,15 +293,20 @@ uint32_t options_worker_count(const struct options *options)
     return (options->local_sessions + per - 1) / per;
 }
 
-static int unknown_option(struct failure *failure, int option, char **argv, int before)
+/* getopt moves arguments about: the option just scanned is always the one before optind. */
+static int unknown_option(struct failure *failure, int option, char **argv)
 {
-    const char *name = argv[before];
+    const char *name = argv[optind - 1];
 
+    if (option == ':' && optopt < 256)
+        return failure_set_usage(failure, "-%c needs a value (see --help)", optopt);
     if (option == ':')
-        return failure_set_usage(failure, "%s needs a value (see --help)", name);
-    if (optopt != 0 && optopt < 256)
+        return failure_set_usage(failure, "%.60s needs a value (see --help)", name);
+    if (optopt != 0 && strncmp(name, "--", 2) == 0)
+        return failure_set_usage(failure, "%.60s takes no value (see --help)", name);
+    if (optopt != 0)
         return failure_set_usage(failure, "unknown option -%c (see --help)", optopt);
-    return failure_set_usage(failure, "unknown or ambiguous option %s (see --help)", name);
+    return failure_set_usage(failure, "unknown or ambiguous option %.60s (see --help)", name);
 }
 
 int options_parse(struct options *options, enum role role, int argc, char **argv,
@@ -298,6 +315,7 @@ int options_parse(struct options *options, enum role role, int argc, char **argv
     struct options o = {
         .role = role,
         .total_bytes = OPTIONS_TOTAL_BYTES,
+        .total_limit = UINT64_MAX,
         .sessions_per_worker = OPTIONS_SESSIONS_PER_WORKER,
         .timeout_ns = 60 * NS_PER_S,
         .hello_timeout_ns = 300 * NS_PER_S,
@@ -308,13 +326,12 @@ int options_parse(struct options *options, enum role role, int argc, char **argv
     optind = 1;
     opterr = 0;
     for (;;) {
-        const int before = optind;
         const int option = getopt_long(argc, argv, short_options[role], long_options, NULL);
 
         if (option == -1)
             break;
         if (option == '?' || option == ':')
-            return unknown_option(failure, option, argv, before);
+            return unknown_option(failure, option, argv);
         rc = take_option(&o, option, optarg, failure);
         if (rc != 0)
             return rc;

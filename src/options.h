@@ -41,7 +41,8 @@ struct options {
     bool wait;                /* -w */
     const char *provider;     /* or NULL */
     const char *bind;         /* local address, or NULL */
-    uint64_t total_bytes;     /* a session */
+    uint64_t total_bytes;     /* put: a session's */
+    uint64_t total_limit;     /* get: the most it accepts of a session */
     uint32_t workers;         /* 0: as many as the sessions need */
     uint32_t sessions_per_worker;
     enum placement placement;

@@ -22,7 +22,6 @@ enum {
     READY_DEPTH = 64,    /* payload buffers that a session keeps filled */
     WRITES_MAX = 64,     /* writes in flight */
     SPLIT_PERIOD = 2048, /* progress messages between two that report half */
-    OLD_BUFFER_MAX = 37, /* longest payload buffer towards a get without extension block */
 };
 
 /* How long the last messages of a finished session may need. Reliable-datagram emulation
@@ -223,6 +222,20 @@ static int check_older_get(struct session *session)
     return 0;
 }
 
+/* A get of our kind says what it agreed to. */
+static int check_terms(struct session *session, const struct wire_extension *terms)
+{
+    if (terms->version != WIRE_EXTENSION_VERSION)
+        return failure_set(&session->failure, -EPROTO,
+                           "fabtget answers with an extension block of version %u, expected %u",
+                           terms->version, WIRE_EXTENSION_VERSION);
+    if (terms->total_bytes != session->total_bytes || terms->workload != FABT_WORKLOAD_STRESS)
+        return failure_set(&session->failure, -EPROTO,
+                           "fabtget agreed to %" PRIu64 " bytes, expected %" PRIu64,
+                           terms->total_bytes, session->total_bytes);
+    return 0;
+}
+
 static int read_reply(struct put *put)
 {
     struct session *session = &put->base;
@@ -236,7 +249,7 @@ static int read_reply(struct put *put)
         return failure_set(&session->failure, -FI_ECONNREFUSED, "fabtget refused the session: %s",
                            wire_status_text(ack.extension.status));
     }
-    rc = ack.extended ? 0 : check_older_get(session);
+    rc = ack.extended ? check_terms(session, &ack.extension) : check_older_get(session);
     if (rc != 0)
         return rc;
     if (ack.extended)
@@ -282,13 +295,22 @@ static int take_vectors(struct put *put)
     return 0;
 }
 
-static uint64_t credit(const struct put *put)
+/* Bytes in the first `count` segments at hand. Each length is checked, their sum is not: saturate.
+ */
+static uint64_t segments_room(const struct put *put, uint32_t count)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < put->segments_count; i++)
-        bytes += put->segments[i].len;
+    for (uint32_t i = 0; i < count; i++) {
+        if (__builtin_add_overflow(bytes, put->segments[i].len, &bytes))
+            return UINT64_MAX;
+    }
     return bytes;
+}
+
+static uint64_t credit(const struct put *put)
+{
+    return segments_room(put, put->segments_count);
 }
 
 /* ---- source ---- */
@@ -342,10 +364,9 @@ static uint64_t gather(struct put *put, struct write *write)
     const uint32_t remote = smaller(limit, put->segments_count);
     const uint32_t local = smaller(remote, put->base.fabric->tx_iov_limit);
     const bool nothing_under_way = ring_empty(&put->in_flight) && put->unreported_bytes == 0;
-    uint64_t room = 0, bytes = 0;
+    const uint64_t room = segments_room(put, remote);
+    uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < remote; i++)
-        room += put->segments[i].len;
     write->pieces_count = 0;
     for (uint32_t i = 0; write->pieces_count < local; i++) {
         struct buffer *buffer = ring_at(&put->ready, i);
@@ -658,7 +679,8 @@ static int finish_if_done(struct put *put)
         return failure_set(&session->failure, -EPROTO,
                            "get ended the stream after %" PRIu64 " of %" PRIu64 " bytes",
                            session->counts.reported_bytes, session->total_bytes);
-    if (put->eof_sent && put->eof_received && control_tx_idle(&put->progress))
+    session->through = put->eof_sent && put->eof_received;
+    if (session->through && control_tx_idle(&put->progress))
         session_finished(session, clock_now(),
                          strstr(provider, "rxd") != NULL ? LINGER_DATAGRAM_NS : LINGER_NS);
     return 0;
@@ -705,26 +727,28 @@ static uint8_t put_waits_for(const struct session *session)
     return FABT_STATE_MEMORY;
 }
 
-static void put_release(struct session *session)
+static unsigned put_release(struct session *session)
 {
     struct put *put = put_of(session);
+    unsigned leaks = 0;
 
     /* Back in the order that makes the next session find them as this one did. */
     while (put->buffers_count > 0) {
         struct buffer *buffer = put->buffers[--put->buffers_count];
 
-        buffer_deregister(buffer, &session->endpoint, &session->counts.registrations);
+        leaks += buffer_deregister(buffer, &session->endpoint, &session->counts.registrations);
         reserve_return(session->reserve, buffer);
     }
-    fabric_close_object(put->hello_mr ? &put->hello_mr->fid : NULL, "message registration",
-                        (int32_t)session->number);
-    fabric_close_object(put->reply_mr ? &put->reply_mr->fid : NULL, "message registration",
-                        (int32_t)session->number);
+    leaks += fabric_close_object(put->hello_mr ? &put->hello_mr->fid : NULL, "message registration",
+                                 (int32_t)session->number);
+    leaks += fabric_close_object(put->reply_mr ? &put->reply_mr->fid : NULL, "message registration",
+                                 (int32_t)session->number);
     put->hello_mr = put->reply_mr = NULL;
     if (put->vectors.endpoint != NULL)
-        control_rx_close(&put->vectors);
+        leaks += control_rx_close(&put->vectors);
     if (put->progress.endpoint != NULL)
-        control_tx_close(&put->progress);
+        leaks += control_tx_close(&put->progress);
+    return leaks;
 }
 
 static void put_destroy(struct session *session)

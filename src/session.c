@@ -84,6 +84,45 @@ static void set_state(struct session *session, uint8_t state)
     FABT_TRACE(session_state, .session = session->number, .state = state);
 }
 
+unsigned session_release(struct session *session)
+{
+    unsigned leaks = 0;
+
+    if (session->released)
+        return 0;
+    session->released = true;
+    leaks = endpoint_close(&session->endpoint);
+    /* Buffers that an endpoint may still write to or read from are lost with it. */
+    if (leaks == 0)
+        leaks += session->class->release(session);
+    session->leaks += leaks;
+    return leaks;
+}
+
+static void close_session(struct session *session, uint64_t now)
+{
+    if (session_closed(session))
+        return;
+    session_trace_counts(session);
+    if (session->keep_endpoint)
+        endpoint_abandon(&session->endpoint);
+    else
+        session_release(session);
+    if (session->end_ns == 0)
+        session->end_ns = now;
+    session->retry = false;
+    session_enter(session, FABT_PHASE_CLOSED);
+    set_state(session, FABT_STATE_DONE);
+    if (session->failure.code != 0)
+        session->outcome = session->refused ? FABT_OUTCOME_REFUSED : FABT_OUTCOME_FAILED;
+    else
+        session->outcome = session->cancelled ? FABT_OUTCOME_CANCELLED : FABT_OUTCOME_OK;
+    FABT_TRACE(session_close, .session = session->number, .outcome = session->outcome,
+               .payload_bytes = session->counts.payload_bytes,
+               .elapsed_ns = session->start_ns == 0 ? 0 : session->end_ns - session->start_ns,
+               .reason = session->failure.text);
+}
+
 static void start_drain(struct session *session, uint64_t now, uint64_t limit_ns)
 {
     session->stopping = true;
@@ -129,7 +168,7 @@ void session_begin(struct session *session, const struct session_host *host, uin
         FABT_TRACE(error, .session = (int32_t)session->number, .code = session->failure.code,
                    .text = session->failure.text);
         if (session->endpoint.ep == NULL)
-            session_close(session, now);
+            close_session(session, now);
         else
             start_drain(session, now, DRAIN_AFTER_CANCEL_NS);
     } else {
@@ -143,12 +182,10 @@ void session_completed(struct session *session, struct op *op, uint64_t now, siz
 
     op_complete(op, now, len, status);
     session->contexts++;
-    session->activity_ns = now;
     if (status == 0) {
         /* What it says of a message that makes no sense is kept; the session then fails. */
         session->class->completed(session, op, &earlier);
-    } else if (!op->cancelled) {
-        op->status = status;
+    } else if (!op->cancelled && !session->through) {
         control_failed(op, &session->failure);
     }
     op_traced_complete(op, earlier);
@@ -160,6 +197,23 @@ static const uint8_t state_of_phase[] = {
     [FABT_PHASE_DRAIN] = FABT_STATE_DRAIN,
     [FABT_PHASE_CLOSED] = FABT_STATE_DONE,
 };
+
+/* A measure that grows when the session gets further: messages that say nothing don't count, so a
+ * peer can't keep a session alive with them. */
+static uint64_t mark(const struct session *session)
+{
+    return session->counts.payload_bytes + session->counts.reported_bytes + session->phase;
+}
+
+static void note_activity(struct session *session, uint64_t now)
+{
+    const uint64_t reached = mark(session);
+
+    if (reached == session->mark)
+        return;
+    session->mark = reached;
+    session->activity_ns = now;
+}
 
 void session_service(struct session *session, uint64_t now)
 {
@@ -179,7 +233,8 @@ void session_service(struct session *session, uint64_t now)
     if (session->phase == FABT_PHASE_LINGER && now >= session->deadline_ns)
         start_drain(session, now, DRAIN_AT_END_NS);
     if (session->phase == FABT_PHASE_DRAIN && session->endpoint.outstanding == 0)
-        session_close(session, now);
+        close_session(session, now);
+    note_activity(session, now);
     if (session->phase < FABT_PHASE_FINISH)
         set_state(session, session->retry ? (uint8_t)FABT_STATE_DEFERRED
                                           : session->class->waits_for(session));
@@ -199,18 +254,21 @@ void session_check_time(struct session *session, uint64_t now)
         if (session->phase == FABT_PHASE_LINGER)
             start_drain(session, now, DRAIN_AT_END_NS);
         else
-            session_close(session, now);
+            close_session(session, now);
         return;
     case FABT_PHASE_CLOSED:
         return;
     default:
-        if (now - session->activity_ns < limit)
+        if (session->phase == FABT_PHASE_FINISH)
+            session->retry = true; /* the roles bound their last waits by time */
+        if (now < session->activity_ns + limit)
             return;
         failure_set_peer_lost(&session->failure, -FI_ETIMEDOUT,
                               "no progress for %.1f s (--timeout): the peer is gone, stopped or "
                               "waits for something else%s",
                               (double)limit / (double)NS_PER_S,
-                              session->phase <= FABT_PHASE_HELLO
+                              session->phase <= FABT_PHASE_HELLO &&
+                                      session->options->role == ROLE_PUT
                                   ? "; no acknowledgement came: is its address right, and its -n?"
                                   : "");
         fail(session, now);
@@ -223,31 +281,6 @@ void session_cancel(struct session *session, uint64_t now)
         return;
     session->cancelled = true;
     start_drain(session, now, DRAIN_AFTER_CANCEL_NS);
-}
-
-void session_close(struct session *session, uint64_t now)
-{
-    if (session_closed(session))
-        return;
-    session_trace_counts(session);
-    if (session->keep_endpoint)
-        endpoint_abandon(&session->endpoint);
-    else
-        endpoint_close(&session->endpoint);
-    session->class->release(session);
-    if (session->end_ns == 0)
-        session->end_ns = now;
-    session->retry = false;
-    session_enter(session, FABT_PHASE_CLOSED);
-    set_state(session, FABT_STATE_DONE);
-    if (session->failure.code != 0)
-        session->outcome = session->refused ? FABT_OUTCOME_REFUSED : FABT_OUTCOME_FAILED;
-    else
-        session->outcome = session->cancelled ? FABT_OUTCOME_CANCELLED : FABT_OUTCOME_OK;
-    FABT_TRACE(session_close, .session = session->number, .outcome = session->outcome,
-               .payload_bytes = session->counts.payload_bytes,
-               .elapsed_ns = session->start_ns == 0 ? 0 : session->end_ns - session->start_ns,
-               .reason = session->failure.text);
 }
 
 void session_started(struct session *session, uint64_t now)

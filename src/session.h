@@ -38,8 +38,8 @@ struct session_class {
     int (*advance)(struct session *session);
     /* What it waits for: enum fabt_state. */
     uint8_t (*waits_for)(const struct session *session);
-    /* The endpoint is closed: give registrations and buffers back. */
-    void (*release)(struct session *session);
+    /* The endpoint is closed: give registrations and buffers back. Returns what leaked. */
+    unsigned (*release)(struct session *session);
     /* Free the session; its completion queue is closed. */
     void (*destroy)(struct session *session);
 };
@@ -83,18 +83,22 @@ struct session {
     bool retry;        /* a post was deferred: service again without waiting */
     uint32_t contexts; /* completions since the last service */
     bool keep_endpoint;
-    bool settled; /* its worker has told that it is closed */
+    bool released; /* endpoint, registrations and buffers are gone */
+    bool through;  /* all is said and done but for the provider's last word: no error counts now */
+    bool settled;  /* its worker has told that it is closed */
 
     uint64_t given_ns;    /* when its worker got it */
     uint64_t start_ns;    /* when payload could flow */
     uint64_t end_ns;      /* when the last byte was reported (put) or verified (get) */
-    uint64_t activity_ns; /* when something last completed */
+    uint64_t activity_ns; /* when it last got further */
+    uint64_t mark;        /* how far it was then */
     uint64_t deadline_ns; /* of linger and drain */
     uint64_t failed_ns;
 
     struct session_counts counts;
     struct latency latency; /* of writes, from post to delivery-complete */
     struct failure failure;
+    unsigned leaks; /* libfabric objects that could not be closed */
 };
 
 /* Set up what the class does not: called before a session is handed over. */
@@ -121,8 +125,8 @@ void session_cancel(struct session *session, uint64_t now);
 void session_trace_counts(const struct session *session);
 void session_trace_state_dump(const struct session *session);
 
-/* Close even if the provider never reported everything. */
-void session_close(struct session *session, uint64_t now);
+/* Close its endpoint, if it was kept, and give everything back. Returns what leaked. */
+unsigned session_release(struct session *session);
 
 /* Must it be serviced now? */
 static inline bool session_due(const struct session *session)
@@ -150,10 +154,12 @@ static inline int session_worse(int a, int b)
     return a;
 }
 
+/* put may have to wait for other puts: an older get acknowledges only when all have come. */
 static inline uint64_t session_timeout(const struct session *session)
 {
-    return session->phase <= FABT_PHASE_HELLO ? session->options->hello_timeout_ns
-                                              : session->options->timeout_ns;
+    return session->phase <= FABT_PHASE_HELLO && session->options->role == ROLE_PUT
+               ? session->options->hello_timeout_ns
+               : session->options->timeout_ns;
 }
 
 #endif

@@ -41,5 +41,7 @@ void signals_prepare(void)
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    /* A reader of our output that goes away is an error of a write, not our death. */
+    signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_BLOCK, &set, NULL);
 }

@@ -224,6 +224,20 @@ static bool read_error(struct worker *worker, uint64_t now)
     return true;
 }
 
+/* The queue itself is broken: no session can go on. */
+static void queue_failed(struct worker *worker, int code)
+{
+    for (uint32_t i = 0; i < worker->sessions_count; i++) {
+        struct session *session = worker->sessions[i];
+
+        if (session_closed(session) || session->failure.code != 0)
+            continue;
+        failure_set(&session->failure, code, "cannot read the completion queue: %s",
+                    fi_strerror(-code));
+        session->retry = true;
+    }
+}
+
 /* Read completions. Returns how many; with any, `*now` is when. */
 static uint32_t poll_queue(struct worker *worker, uint64_t *now)
 {
@@ -242,6 +256,8 @@ static uint32_t poll_queue(struct worker *worker, uint64_t *now)
         while (read_error(worker, *now))
             count++;
     }
+    if (n < 0 && n != -FI_EAVAIL && n != -FI_EAGAIN && n != -FI_EINTR)
+        queue_failed(worker, (int)n);
     if (count > 0)
         worker->load.polls_busy++;
     else
@@ -489,11 +505,12 @@ static void run(struct worker *worker)
             sched_yield(); /* a deferred post is tried again, never slept on */
         } else {
             wait_for_work(worker, now);
+            now = clock_now();
         }
     }
     window_end(worker, clock_now());
     for (uint32_t i = 0; i < worker->sessions_count; i++)
-        endpoint_close(&worker->sessions[i]->endpoint);
+        session_release(worker->sessions[i]);
 }
 
 static void trace_stats(const struct worker *worker)
