@@ -108,6 +108,15 @@ def test_events_that_were_not_recorded_are_not_lost() -> None:
     assert loss_of(trace.tables(frozenset({"process", "emitted"}))).rows == []
 
 
+def test_events_written_before_the_recording_are_not_lost() -> None:
+    """The writer counted them for an earlier recording; this one saw none of them."""
+    trace = Trace()
+    trace.process(PUT, "put", cause="state_dump")
+    emitted(trace, "op_post", 10)
+    tables = trace.tables(frozenset({"process", "emitted", "op_post"}))
+    assert loss_of(tables).rows == []
+
+
 def test_writers_count_for_themselves() -> None:
     trace = Trace()
     for instance, role in ((GET, "get"), (PUT, "put")):

@@ -68,6 +68,19 @@ def test_addresses_used_again_join_those_that_lived_at_the_same_time() -> None:
     assert joined == {PUT: GET + 1, GET + 1: PUT, PUT + 1: GET, GET: PUT + 1}
 
 
+def test_an_address_used_again_does_not_join_strangers() -> None:
+    """The early get's put was not recorded; a late put talks to a get at the same address."""
+    trace = Trace()
+    for time, instance, role, ours, theirs in (
+        (0, GET, "get", "g", "p"), (1000, GET + 1, "get", "g", "p"), (1000, PUT, "put", "p", "g")
+    ):  # fmt: skip
+        trace.process(instance, role, time=time)
+        opened(trace, time + 10, instance, 0)
+        addresses(trace, time + 11, instance, 0, ours, theirs)
+        trace.add("session_close", time + 500, instance, session=0)
+    assert peers(build(trace.tables())) == {"get0:0": None, "get1:0": "put:0", "put:0": "get1:0"}
+
+
 def test_an_end_without_the_other() -> None:
     trace = Trace()
     trace.process(GET, "get")

@@ -245,26 +245,25 @@ class Lookups:
 def join_ends(sessions: list[Session]) -> None:
     """Let the two ends of each session know each other.
 
-    They are those whose local and peer addresses are each other's. Addresses can be used again later in
-    the trace, so of several candidates the one that lived at the same time longest is taken.
+    They are those whose local and peer addresses are each other's. An address can be used again later in
+    the trace; then those that lived at the same time longest belong together. (Not only those that did
+    at all: the clocks of two hosts may differ.)
     """
     by_addresses: dict[tuple[str, str], list[Session]] = {}
     for session in sessions:
         local, peer = session.addresses.get("local"), session.addresses.get("peer")
         if local and peer:
             by_addresses.setdefault((local, peer), []).append(session)
-    for session in sessions:
-        local, peer = session.addresses.get("local"), session.addresses.get("peer")
-        if session.peer is not None or not local or not peer:
-            continue
-        candidates = [
-            other
+    for (local, peer), ends in by_addresses.items():
+        pairs = [
+            (one, other)
+            for one in ends
             for other in by_addresses.get((peer, local), [])
-            if other.peer is None and other.process is not session.process
+            if one.process is not other.process
         ]
-        if candidates:
-            best = max(candidates, key=lambda other: overlap_ns(session, other))
-            session.peer, best.peer = best, session
+        for one, other in sorted(pairs, key=lambda pair: -overlap_ns(*pair)):
+            if one.peer is None and other.peer is None:
+                one.peer, other.peer = other, one
 
 
 def overlap_ns(one: Session, other: Session) -> int:
