@@ -17,12 +17,16 @@
 
 #include "clock.h"
 #include "pattern.h"
+#include "target.h"
 
 enum {
     READY_DEPTH = 64,    /* payload buffers that a session keeps filled */
     WRITES_MAX = 64,     /* writes in flight */
     SPLIT_PERIOD = 2048, /* progress messages between two that report half */
 };
+
+/* Memory that is surely to come is worth waiting for rather than to split a buffer. */
+#define PATIENCE_NS (20 * NS_PER_MS)
 
 /* How long the last messages of a finished session may need. Reliable-datagram emulation
  * retransmits; connected transports have delivered already. */
@@ -58,10 +62,8 @@ struct put {
     struct control_rx vectors;
     struct control_tx progress;
 
-    /* Target memory at hand; `taken` segments of the vector at the head of the queue are in it. */
-    struct wire_segment segments[WIRE_SEGMENTS_MAX];
-    uint32_t segments_count;
-    uint32_t taken;
+    struct target target;
+    uint32_t taken; /* segments of the vector at the head of its queue that are in `target` */
 
     struct buffer *buffers[READY_DEPTH];
     uint32_t buffers_count;
@@ -284,9 +286,9 @@ static int take_vectors(struct put *put)
                        .op = message->op.number);
         }
         while (!put->eof_sent && put->taken < vector->count) {
-            if (put->segments_count == WIRE_SEGMENTS_MAX)
+            if (target_full(&put->target))
                 return 0;
-            put->segments[put->segments_count++] = vector->segments[put->taken++];
+            target_add(&put->target, &vector->segments[put->taken++]);
         }
         put->taken = 0;
         session->counts.vectors++;
@@ -295,22 +297,9 @@ static int take_vectors(struct put *put)
     return 0;
 }
 
-/* Bytes in the first `count` segments at hand. Each length is checked, their sum is not: saturate.
- */
-static uint64_t segments_room(const struct put *put, uint32_t count)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (__builtin_add_overflow(bytes, put->segments[i].len, &bytes))
-            return UINT64_MAX;
-    }
-    return bytes;
-}
-
 static uint64_t credit(const struct put *put)
 {
-    return segments_room(put, put->segments_count);
+    return target_room(&put->target, put->target.count);
 }
 
 /* ---- source ---- */
@@ -355,16 +344,23 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* Nothing is under way that could bring more memory: get gives back only full buffers, so both ends
+ * would wait for ever. What get is expected to offer is not waited for longer than PATIENCE_NS. */
+static bool stuck(const struct put *put)
+{
+    if (!ring_empty(&put->in_flight) || put->unreported_bytes > 0)
+        return false;
+    return !target_more_to_come(&put->target) || clock_now() >= put->base.activity_ns + PATIENCE_NS;
+}
+
 /* Gather whole buffers, and a piece of one more where splitting is called for: when the segments at
- * hand are as many as one write can take, or when nothing is under way that could bring more
- * (get gives back only full buffers, so both ends would wait for ever). Returns the bytes. */
+ * hand are as many as one write can take, or when waiting would be for ever. Returns the bytes. */
 static uint64_t gather(struct put *put, struct write *write)
 {
     const uint32_t limit = segment_limit(put);
-    const uint32_t remote = smaller(limit, put->segments_count);
+    const uint32_t remote = smaller(limit, put->target.count);
     const uint32_t local = smaller(remote, put->base.fabric->tx_iov_limit);
-    const bool nothing_under_way = ring_empty(&put->in_flight) && put->unreported_bytes == 0;
-    const uint64_t room = segments_room(put, remote);
+    const uint64_t room = target_room(&put->target, remote);
     uint64_t bytes = 0;
 
     write->pieces_count = 0;
@@ -376,7 +372,7 @@ static uint64_t gather(struct put *put, struct write *write)
             break;
         len = buffer->used - buffer->cut;
         if (len > room - bytes) {
-            if (remote < limit && !(nothing_under_way && bytes == 0))
+            if (remote < limit && !(bytes == 0 && stuck(put)))
                 break;
             len = (uint32_t)(room - bytes);
         }
@@ -384,28 +380,6 @@ static uint64_t gather(struct put *put, struct write *write)
         bytes += len;
     }
     return bytes;
-}
-
-/* Use up `bytes` of the target memory at hand. */
-static void aim(struct put *put, struct write *write, uint64_t bytes)
-{
-    uint32_t used_up = 0;
-
-    write->rma_count = 0;
-    while (bytes > 0) {
-        struct wire_segment *segment = &put->segments[used_up];
-        const uint64_t len = bytes < segment->len ? bytes : segment->len;
-
-        write->rma[write->rma_count++] =
-            (struct fi_rma_iov){.addr = segment->addr, .len = len, .key = segment->key};
-        segment->addr += len;
-        segment->len -= len;
-        bytes -= len;
-        if (segment->len == 0)
-            used_up++;
-    }
-    put->segments_count -= used_up;
-    memmove(put->segments, put->segments + used_up, put->segments_count * sizeof(put->segments[0]));
 }
 
 static int register_piece(struct put *put, struct buffer *buffer)
@@ -464,8 +438,8 @@ static void trace_decision(const struct put *put, const struct write *write, uin
                .head_len_bytes = head == NULL ? 0 : head->used,
                .children_out = head == NULL ? 0 : head->children_out, .len_bytes = (uint32_t)bytes,
                .local_segs = write == NULL ? 0 : write->pieces_count,
-               .remote_segs = smaller(segment_limit(put), put->segments_count),
-               .segs_at_hand = put->segments_count, .seg_limit = segment_limit(put),
+               .remote_segs = smaller(segment_limit(put), put->target.count),
+               .segs_at_hand = put->target.count, .seg_limit = segment_limit(put),
                .credit_bytes = credit(put), .in_flight = ring_count(&put->in_flight));
 }
 
@@ -483,7 +457,7 @@ static int build_write(struct put *put, struct write **built)
         trace_decision(put, NULL, 0, FABT_DECISION_QUEUE_FULL);
         return 0;
     }
-    bytes = put->segments_count == 0 ? 0 : gather(put, write);
+    bytes = put->target.count == 0 ? 0 : gather(put, write);
     if (bytes == 0) {
         trace_decision(put, NULL, 0, FABT_DECISION_NEED_MEMORY);
         return 0;
@@ -501,7 +475,7 @@ static int build_write(struct put *put, struct write **built)
     write->op.payload = bytes;
     write->op.position = put->written_bytes;
     put->written_bytes += bytes;
-    aim(put, write, bytes);
+    write->rma_count = target_use(&put->target, bytes, write->rma);
     rc = commit_pieces(put, write);
     if (rc == 0)
         *built = write;
@@ -624,6 +598,7 @@ static void report(struct put *put)
                            bytes, 1);
         session->counts.progresses++;
         session->counts.reported_bytes += bytes;
+        target_reported(&put->target, session->counts.reported_bytes);
         FABT_TRACE(progress, .session = session->number, .op = message->op.number,
                    .direction = FABT_DIRECTION_TX, .number = message->number, .filled_bytes = bytes,
                    .leftover = message->progress.leftover);

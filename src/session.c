@@ -259,8 +259,7 @@ void session_check_time(struct session *session, uint64_t now)
     case FABT_PHASE_CLOSED:
         return;
     default:
-        if (session->phase == FABT_PHASE_FINISH)
-            session->retry = true; /* the roles bound their last waits by time */
+        session->retry = true; /* the roles bound some of their waits by time */
         if (now < session->activity_ns + limit)
             return;
         failure_set_peer_lost(&session->failure, -FI_ETIMEDOUT,
