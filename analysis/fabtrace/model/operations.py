@@ -221,13 +221,12 @@ def build_pairing(operations: Operations, tables: Tables) -> list[Pairing]:
     none = np.zeros(len(deferred), bool)
     masks = [np.concatenate([column, none]) for column in columns]
     masks.append(np.concatenate([np.zeros(len(operations), bool), ~none]))
-    groups, group = np.unique(
-        np.stack([instance, kind.astype(np.int64)]), axis=1, return_inverse=True
-    )
-    numbers = [np.bincount(group[mask], minlength=groups.shape[1]) for mask in masks]
+    # One number for both: np.unique over two rows takes ten times as long.
+    groups, group = np.unique((instance << 8) | kind, return_inverse=True)
+    numbers = [np.bincount(group[mask], minlength=len(groups)) for mask in masks]
     return [
-        Pairing(int(groups[0, i]), int(groups[1, i]), *(int(column[i]) for column in numbers))
-        for i in range(groups.shape[1])
+        Pairing(key >> 8, key & 0xFF, *(int(column[row]) for column in numbers))
+        for row, key in enumerate(groups.tolist())
     ]
 
 
