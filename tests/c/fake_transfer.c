@@ -199,6 +199,8 @@ static int write_to_target(struct fake_net *net, const struct fake_post *write)
 {
     size_t done = 0;
 
+    if (fake_find_endpoint(net, write->to) == NULL && net->exposed == NULL)
+        return -FI_ENOTCONN;
     for (size_t i = 0; i < write->rma_count; i++) {
         if (target_memory(net, write, &write->rma[i]) == NULL)
             return -FI_EACCES;
