@@ -12,9 +12,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from fabtrace import VERSION
-from fabtrace.errors import FabtraceError
+from fabtrace.errors import EXIT_USAGE, FabtraceError
 from fabtrace.record import command
 from fabtrace.views import report, timeline
 
@@ -25,15 +26,24 @@ DESCRIPTION = "Record the events of fabtget and fabtput, and say where their tim
 
 EPILOG = """\
 example:
-  fabtrace record -o run -- fabtget -a addr -n 2 --and fabtput -n 2 @addr
+  fabtrace record -o run -- fabtget -n 2 --and fabtput -n 2 '{address}'
   fabtrace report run
   fabtrace timeline run --session 0
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, like all others; --help has the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong with the command line and exit."""
+        print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fabtrace",
         description=DESCRIPTION,
         epilog=EPILOG,

@@ -146,11 +146,21 @@ def test_text_says_what_the_document_says(emitted: Emitted) -> None:
     assert "unpaired: none" in text
 
 
-def test_wrong_words() -> None:
-    done = fabtrace("report", check=False)
-    assert done.returncode == 2 and "DIR" in done.stderr
-    done = fabtrace("report", "x", "--width", "20", check=False)
-    assert done.returncode == 2 and "--width" in done.stderr
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ((), "required: COMMAND"),
+        (("repord", "x"), "repord"),
+        (("report",), "required: DIR"),
+        (("report", "x", "--width", "20"), "--width: '20' is no number from 80 to 1000"),
+        (("report", "x", "y"), "y"),
+    ],
+)
+def test_wrong_words(words: tuple[str, ...], says: str) -> None:
+    """Usage errors: one line that names the word and where to read on, and exit code 2."""
+    done = fabtrace(*words, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert says in done.stderr and "--help" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_the_reader_of_our_output_may_go_away(emitted: Emitted) -> None:
