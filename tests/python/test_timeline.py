@@ -111,12 +111,12 @@ def test_text_fits_80_columns(
 
 def test_text_without_unicode(emitted: Emitted) -> None:
     """Where standard output can only show ASCII, lanes and bars are drawn with that."""
-    ascii_only = {"PYTHONIOENCODING": "ascii:replace"}
-    text = fabtrace("timeline", emitted(), **ascii_only).stdout
+    encoding = "ascii:replace"
+    text = fabtrace("timeline", emitted(), PYTHONIOENCODING=encoding).stdout
     lanes = [line for line in text.splitlines() if line.startswith(("get:", "put:"))]
     assert len(lanes) == 4 and all("#" in lane or "%" in lane for lane in lanes)
     assert not any("?" in lane for lane in lanes)
-    text = fabtrace("timeline", emitted(), "--session", "0", **ascii_only).stdout
+    text = fabtrace("timeline", emitted(), "--session", "0", PYTHONIOENCODING=encoding).stdout
     assert "#" * 12 in text  # the best slice fills its bar
 
 

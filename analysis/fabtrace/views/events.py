@@ -97,7 +97,7 @@ def describe(row: dict[str, Any]) -> str:
     if event == "op_post":
         return (
             f"#{values['op']} {values['kind']} {values['len_bytes']:,} B, "
-            f"position {values['position']:,}, call {values['call_ns'] / 1e3:,.1f} µs"
+            f"at {values['position']:,}, call {values['call_ns'] / 1e3:,.1f} µs"
         )
     if event == "op_complete":
         late = values["earlier_pending"]
