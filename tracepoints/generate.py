@@ -123,8 +123,8 @@ def make_events(catalogue: Catalogue) -> str:
         out += [f"    {prefix}{label} = {value}," for value, label in enumerate(labels)]
         out += [f"    {prefix}COUNT", "};", ""]
     for name in ("kind", "state", "phase", "outcome", "workload"):
-        labels = ", ".join(f'"{label}"' for label in catalogue["enums"][name]["labels"])
-        out.append(f"#define FABT_{name.upper()}_LABELS {{ {labels} }}")
+        strings = ", ".join(f'"{label}"' for label in catalogue["enums"][name]["labels"])
+        out.append(f"#define FABT_{name.upper()}_LABELS {{ {strings} }}")
     out += [
         f"#define FABT_EVENT_LABELS {{ {', '.join(event_strings(catalogue))} }}",
         "",
@@ -235,7 +235,8 @@ LEVEL_ORDER = [
 def recorder_level(catalogue: Catalogue, level: str) -> str:
     """The cheapest recorder level that includes events of an LTTng log level."""
     rank = LEVEL_ORDER.index(level)
-    return next(name for name, top in catalogue["levels"].items() if rank <= LEVEL_ORDER.index(top))
+    levels: dict[str, str] = catalogue["levels"]
+    return next(name for name, top in levels.items() if rank <= LEVEL_ORDER.index(top))
 
 
 def answers(catalogue: Catalogue, outlet: str) -> str:
