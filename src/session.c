@@ -278,6 +278,10 @@ void session_cancel(struct session *session, uint64_t now)
 {
     if (session->phase >= FABT_PHASE_DRAIN)
         return;
+    if (session->failure.code != 0) {
+        fail(session, now); /* a completion just said so, and there was no service in between */
+        return;
+    }
     session->cancelled = true;
     start_drain(session, now, DRAIN_AFTER_CANCEL_NS);
 }
