@@ -17,7 +17,8 @@ enum {
 static int attempt(void *argument, const struct fake_post *post)
 {
     struct rig *rig = argument;
-    int rc = rig->refuse;
+    const bool receive = post->kind == FAKE_RECEIVE || post->kind == FAKE_TAGGED_RECEIVE;
+    int rc = rig->only_receives && !receive ? 0 : rig->refuse;
 
     if (rc == 0 && dice_chance(&rig->dice, rig->setup.eagain_percent))
         rc = -FI_EAGAIN;

@@ -56,7 +56,8 @@ struct rig {
     uint32_t script;   /* id of a scripted peer's session endpoint */
     uint64_t steps;
     unsigned strays;
-    int refuse; /* every post gets this, if not 0 */
+    int refuse;         /* every post gets this, if not 0 */
+    bool only_receives; /* ... every receive */
 };
 
 void rig_open(struct rig *rig, const struct rig_setup *setup);

@@ -134,6 +134,16 @@ static void assert_failed(struct script *script, const char *text)
     assert_says(put_of(script)->failure.text, text);
 }
 
+/* Closed, and well: the outcome alone is 0 from the start. */
+static void assert_ended_well(struct script *script)
+{
+    rig_pass(&script->rig, 1000);
+    if (put_of(script)->failure.code != 0)
+        fail_msg("%s", put_of(script)->failure.text);
+    assert_true(session_closed(put_of(script)));
+    assert_int_equal(put_of(script)->outcome, FABT_OUTCOME_OK);
+}
+
 /* ---- handshake ---- */
 
 static void the_initial_message_says_who_and_what(void **state)
@@ -155,7 +165,7 @@ static void the_initial_message_says_who_and_what(void **state)
     end(&script);
 }
 
-/* The receive for the acknowledgement comes first, and is kept to when it is deferred. */
+/* The receive for the acknowledgement comes first: while it is deferred nothing is sent. */
 static void the_reply_has_a_receive_before_the_hello(void **state)
 {
     struct rig rig;
@@ -163,7 +173,10 @@ static void the_reply_has_a_receive_before_the_hello(void **state)
     (void)state;
     rig_open(&rig, &plain);
     rig.refuse = -FI_EAGAIN;
+    rig.only_receives = true;
     rig_start_put(&rig);
+    assert_true(session_due(rig.put.session));
+    session_service(rig.put.session, fake_now);
     assert_int_equal(rig.net->flying.count, 0);
     assert_true(session_due(rig.put.session));
     rig.refuse = 0;
@@ -171,6 +184,24 @@ static void the_reply_has_a_receive_before_the_hello(void **state)
     assert_int_equal(rig.net->receives.count, 1);
     assert_int_equal(rig.net->receives.items[0]->kind, FAKE_RECEIVE);
     assert_int_equal(rig.net->flying.count, 1);
+    rig_close(&rig);
+}
+
+/* Nothing is posted, so no completion will come: the next service closes it. */
+static void a_session_with_nothing_posted_is_cancelled_at_once(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, &plain);
+    rig.refuse = -FI_EAGAIN;
+    rig_start_put(&rig);
+    session_service(rig.put.session, fake_now);
+    session_cancel(rig.put.session, fake_now);
+    assert_true(session_due(rig.put.session));
+    session_service(rig.put.session, fake_now);
+    assert_true(session_closed(rig.put.session));
+    assert_int_equal(rig.put.session->outcome, FABT_OUTCOME_CANCELLED);
     rig_close(&rig);
 }
 
@@ -323,9 +354,8 @@ static void feed_at_random(const struct rig_setup *setup)
     rig_settle(&script.rig);
     while (read_progress(&script, &f, &left))
         filled += f;
-    rig_pass(&script.rig, 1000);
+    assert_ended_well(&script);
     assert_int_equal(filled, setup->total_bytes);
-    assert_int_equal(put_of(&script)->outcome, FABT_OUTCOME_OK);
     watch_check_end(&script.rig.watch, setup->total_bytes);
     end(&script);
 }
@@ -607,9 +637,7 @@ static void the_last_bytes_bring_the_end_of_stream(void **state)
     assert_false(session_closed(put_of(&script))); /* get has not answered */
     offer_nothing_more(&script);
     rig_settle(&script.rig);
-    rig_pass(&script.rig, 1000);
-    assert_true(session_closed(put_of(&script)));
-    assert_int_equal(put_of(&script)->outcome, FABT_OUTCOME_OK);
+    assert_ended_well(&script);
     end(&script);
 }
 
@@ -628,8 +656,7 @@ static void vectors_between_the_two_ends_are_discarded(void **state)
         offer(&script, lengths, 1 + i % 12, 0);
     offer_nothing_more(&script);
     rig_settle(&script.rig);
-    rig_pass(&script.rig, 1000);
-    assert_int_equal(put_of(&script)->outcome, FABT_OUTCOME_OK);
+    assert_ended_well(&script);
     assert_int_equal(put_of(&script)->counts.payload_bytes, 97);
     end(&script);
 }
@@ -912,6 +939,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_initial_message_says_who_and_what),
         cmocka_unit_test(the_reply_has_a_receive_before_the_hello),
+        cmocka_unit_test(a_session_with_nothing_posted_is_cancelled_at_once),
         cmocka_unit_test(one_initial_message_a_session),
         cmocka_unit_test(vector_receives_are_posted_after_the_reply),
         cmocka_unit_test(an_older_get_is_served_with_the_defaults),
