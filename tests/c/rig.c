@@ -240,6 +240,7 @@ void rig_step(struct rig *rig)
 static void wait_a_moment(struct rig *rig)
 {
     fake_now += QUIET_NS;
+    rig->waits += rig->put.session->phase == FABT_PHASE_TRANSFER;
     check_time(&rig->put);
     check_time(&rig->get);
     service(&rig->put);
@@ -267,7 +268,9 @@ void rig_run(struct rig *rig)
         if (rig->net->flying.count > 0 || rig->net->finished.count > 0) {
             quiet = 0;
             rig_step(rig);
-        } else if (++quiet < QUIET_MAX) {
+        } else if (++quiet < QUIET_MAX && (due(&rig->put) || due(&rig->get))) {
+            rig_step(rig);
+        } else if (quiet < QUIET_MAX) {
             accept(rig);
             wait_a_moment(rig);
         } else {

@@ -55,6 +55,8 @@ struct rig {
     uint32_t listener; /* id of get's listening address */
     uint32_t script;   /* id of a scripted peer's session endpoint */
     uint64_t steps;
+    uint64_t
+        waits; /* times that nothing was left to happen, payload was under way, and time went on */
     unsigned strays;
     int refuse;         /* every post gets this, if not 0 */
     bool only_receives; /* ... every receive */

@@ -66,6 +66,7 @@ static void run_to_the_end(const struct rig_setup *setup)
     rig_open(&rig, setup);
     rig_start_put(&rig);
     rig_run(&rig);
+    assert_int_equal(rig.waits, 0); /* payload never waits for a clock */
     assert_ended_well(rig.put.session, setup->total_bytes);
     assert_ended_well(rig.get.session, setup->total_bytes);
     watch_check_end(&rig.watch, setup->total_bytes);
@@ -225,6 +226,7 @@ static void run_default(bool contiguous)
     rig_run(&rig);
     assert_ended_well(rig.put.session, 7600000);
     assert_ended_well(rig.get.session, 7600000);
+    assert_int_equal(rig.waits, 0);
     watch_check_end(&rig.watch, 7600000);
     counts = &rig.put.session->counts;
     if (contiguous) {
