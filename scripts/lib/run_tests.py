@@ -124,8 +124,7 @@ def pytest(run: Run, prefix: str, *tests: str, **environment: str) -> Results:
         "-q",
         "-p",
         "no:cacheprovider",
-        folder,
-        *arguments,
+        *tests,
     ]
     yield from junit(prefix, path, run.tool([*command, f"--junitxml={path}"], **environment))
 
