@@ -107,6 +107,8 @@ def junit(prefix: str, path: Path, outcome: tuple[int, str]) -> Results:
         log = "\n".join(
             filter(None, (text for item in said for text in (item.get("message"), item.text)))
         )
+        if trouble and not log:
+            log = outcome[1]  # Meson keeps what a TAP test said to itself
         counted[status] += 1
         yield Result(name, status, log)
     if outcome[0] != 0 and not counted["failed"] or not cases:
