@@ -52,7 +52,10 @@ static void open_with(struct fixture *f, uint32_t sessions, uint64_t mr_mode)
 
 static void close_fixture(struct fixture *f)
 {
+    const uint64_t dropped = f->listener.dropped;
+
     assert_int_equal(listener_close(&f->listener), 0);
+    assert_int_equal(f->listener.dropped, dropped); /* its own cancellations are no drops */
     fake_fabric_close(&f->fabric);
     fake_net_free(f->net);
 }

@@ -459,8 +459,7 @@ static void a_buffer_is_split_when_both_would_wait(void **state)
     (void)state;
     start(&script, &plain);
     OFFER(&script, 10);
-    rig_settle(&script.rig);
-    rig_pass(&script.rig, 100);
+    rig_settle(&script.rig); /* no time passes: get has nothing that it could offer */
     assert_int_equal(put_of(&script)->counts.payload_bytes, 10);
     assert_int_equal(put_of(&script)->counts.fragments, 1);
     end(&script);
@@ -638,6 +637,30 @@ static void the_last_bytes_bring_the_end_of_stream(void **state)
     offer_nothing_more(&script);
     rig_settle(&script.rig);
     assert_ended_well(&script);
+    end(&script);
+}
+
+/* A worker that sleeps keeps endpoints to its end; what they may still write to stays with them. */
+static void a_kept_endpoint_keeps_its_buffers(void **state)
+{
+    struct rig_setup setup = short_stream();
+    struct script script;
+
+    (void)state;
+    setup.keep_endpoint = true;
+    start(&script, &setup);
+    OFFER(&script, 37, 31, 29);
+    rig_settle(&script.rig);
+    offer_nothing_more(&script);
+    rig_settle(&script.rig);
+    assert_ended_well(&script);
+    assert_int_equal(script.rig.net->endpoints_count, 1);
+    assert_int_equal(script.rig.net->registrations_count, 64);
+    assert_null(script.rig.put.reserve.free);
+    assert_int_equal(session_release(put_of(&script)), 0);
+    assert_int_equal(script.rig.net->endpoints_count, 0);
+    assert_int_equal(script.rig.net->registrations_count, 0);
+    assert_non_null(script.rig.put.reserve.free);
     end(&script);
 }
 
@@ -958,6 +981,7 @@ int main(void)
         cmocka_unit_test(every_2048th_progress_message_reports_half),
         cmocka_unit_test(a_half_waits_for_two_bytes_and_is_rounded_down),
         cmocka_unit_test(the_last_bytes_bring_the_end_of_stream),
+        cmocka_unit_test(a_kept_endpoint_keeps_its_buffers),
         cmocka_unit_test(vectors_between_the_two_ends_are_discarded),
         cmocka_unit_test(put_waits_for_its_own_last_send),
         cmocka_unit_test(an_early_end_of_stream_is_a_failure),
