@@ -189,7 +189,7 @@ def test_a_put_that_fails_at_once(world: World, trace: Path) -> None:
     """The recorder doesn't wait for ever for the get that nobody comes to."""
     get, put = common(TCP), common(TCP, "-n", "none")
     words = recording(world, trace, get, put)
-    words[2:2] = ["--grace", "0.5"]
+    words[2:2] = ["--grace", "3"]
     done = world.run(*words)
     assert done.code == 1  # get's, which was cancelled
     assert "fabtput: -n: 'none'" in done.err and "(--grace)" in done.err
