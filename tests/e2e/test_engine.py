@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SECONDS, Done, World
+from world import SECONDS, Done, World
 
 PATTERN_BYTES = 76
 TOTAL = 200 * PATTERN_BYTES

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import FABTRACE, Done, World
+from world import FABTRACE, Done, World
 from lttng_private import PrivateLttng, Unavailable
 
 from fabtrace import catalogue

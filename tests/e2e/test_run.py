@@ -10,7 +10,7 @@ from typing import Any
 
 import oracle
 import pytest
-from conftest import FABTRACE, SANITIZER, SOURCE, Done, World
+from world import FABTRACE, SANITIZER, SOURCE, Done, World
 
 PATTERN_BYTES = 76
 FULL_BYTES = 7_600_000
