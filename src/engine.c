@@ -230,8 +230,8 @@ static int set_up(struct engine *engine, struct failure *failure)
         return rc;
     engine->workers = calloc(workers, sizeof(*engine->workers));
     engine->workers_load = calloc(workers, sizeof(*engine->workers_load));
-    engine->sessions = calloc(options->local_sessions, sizeof(*engine->sessions));
-    if (engine->workers == NULL || engine->workers_load == NULL || engine->sessions == NULL)
+    engine->open = calloc(options->local_sessions, sizeof(struct session *));
+    if (engine->workers == NULL || engine->workers_load == NULL || engine->open == NULL)
         return failure_set(failure, -ENOMEM, "no memory for %u sessions", options->local_sessions);
     engine->workers_count = workers;
     trace_process(engine, FABT_CAUSE_START);
@@ -261,24 +261,56 @@ static uint32_t choose_worker(const struct engine *engine)
     return best;
 }
 
+static bool grow_sessions(struct engine *engine)
+{
+    const uint32_t room = engine->sessions_room == 0 ? 64 : 2 * engine->sessions_room;
+    struct session **sessions;
+
+    if (engine->sessions_count < engine->sessions_room)
+        return true;
+    sessions = realloc(engine->sessions, room * sizeof(struct session *));
+    if (sessions == NULL)
+        return false;
+    engine->sessions = sessions;
+    engine->sessions_room = room;
+    return true;
+}
+
+/* Give a session (NULL: there was no memory for it) to a worker. Fewer than the workers can hold
+ * are open. */
 static int start_session(struct engine *engine, struct session *session, struct failure *failure)
 {
     const uint32_t worker = choose_worker(engine);
 
-    if (session == NULL)
+    if (session == NULL || !grow_sessions(engine)) {
+        if (session != NULL)
+            session->class->destroy(session);
         return failure_set(failure, -ENOMEM, "no memory for session %" PRIu32,
                            engine->sessions_count);
+    }
     engine->sessions[engine->sessions_count++] = session;
+    if (engine->open_count == 0)
+        engine->round_ns = clock_now();
+    engine->open[engine->open_count++] = session;
     engine->workers_load[worker]++;
+    session->worker = worker;
     worker_give(&engine->workers[worker], session);
     return 0;
 }
 
-static int start_put_sessions(struct engine *engine, struct failure *failure)
+/* A round is over when all its sessions are; the next one has the next size. */
+static int start_put_round(struct engine *engine, struct failure *failure)
 {
+    const uint32_t round = engine->round;
+
+    if (engine->open_count > 0 || round == engine->options->rounds || engine->signal != 0)
+        return 0;
+    engine->round++;
     for (uint32_t i = 0; i < engine->options->local_sessions; i++) {
-        const int rc = start_session(
-            engine, put_create(engine->options, &engine->fabric, i, engine->run_id), failure);
+        const int rc = start_session(engine,
+                                     put_create(engine->options, &engine->fabric,
+                                                engine->sessions_count, round, engine->run_id),
+                                     failure);
 
         if (rc != 0)
             return rc;
@@ -301,8 +333,9 @@ static int start_listening(struct engine *engine, struct failure *failure)
         rc = failure_set(failure, -errno, "cannot write the address to standard output: %s",
                          strerror(errno));
     }
-    if (rc == 0 && engine->listener.cq_fd >= 0)
-        rc = watch(engine, engine->listener.cq_fd);
+    /* Without it the queue is looked at every now and then. */
+    if (rc == 0 && engine->listener.cq_fd >= 0 && watch(engine, engine->listener.cq_fd) != 0)
+        engine->listener.cq_fd = -1;
     return rc;
 }
 
@@ -328,14 +361,39 @@ static void take_closed(struct engine *engine)
 {
     uint64_t count;
 
-    if (read(engine->done_fd, &count, sizeof(count)) == (ssize_t)sizeof(count))
-        engine->closed += (uint32_t)count;
+    if (read(engine->done_fd, &count, sizeof(count)) != (ssize_t)sizeof(count))
+        return;
+    for (uint32_t i = 0; i < engine->open_count;) {
+        struct session *session = engine->open[i];
+
+        if (!atomic_load_explicit(&session->settled, memory_order_acquire)) {
+            i++;
+            continue;
+        }
+        engine->workers_load[session->worker]--;
+        engine->open[i] = engine->open[--engine->open_count];
+    }
+}
+
+/* Sessions that this process runs in all, as far as is known. */
+static uint32_t expected_sessions(const struct engine *engine)
+{
+    if (engine->options->role == ROLE_PUT)
+        return engine->options->local_sessions * engine->options->rounds;
+    return engine->options->sessions * (engine->listener.rounds == 0 ? 1 : engine->listener.rounds);
+}
+
+/* Has get dealt with all that it expects? */
+static bool all_started(const struct engine *engine)
+{
+    return engine->sessions_count + engine->refused >= expected_sessions(engine);
 }
 
 static void note_verdict(struct engine *engine, const char *what, const struct failure *reason)
 {
     char text[400];
 
+    progress_wipe(&engine->progress);
     snprintf(text, sizeof(text), "%s: %s", what, reason->text);
     engine->note(text);
 }
@@ -352,11 +410,12 @@ static int listen_for_sessions(struct engine *engine, struct failure *failure)
 {
     /* Not without limit: a flood of bad messages must not keep signals waiting. */
     for (unsigned round = 0; round < VERDICTS_A_ROUND; round++) {
-        const bool full = engine->sessions_count + engine->refused == engine->options->sessions;
+        const bool full = all_started(engine) || engine->open_count == engine->options->sessions;
         struct wire_initial initial;
+        struct workload workload;
         struct failure reason = {0};
 
-        switch (listener_poll(&engine->listener, &initial, &reason)) {
+        switch (listener_poll(&engine->listener, &initial, &workload, &reason)) {
         case LISTENER_NOTHING:
             if (engine->listener.deaf && !full)
                 return failure_set(failure, -FI_EOTHER,
@@ -380,10 +439,10 @@ static int listen_for_sessions(struct engine *engine, struct failure *failure)
                 break;
             if (engine->run_id == 0 && initial.extended)
                 engine->run_id = initial.extension.run_id;
-            rc = start_session(
-                engine,
-                get_create(engine->options, &engine->fabric, engine->sessions_count, &initial),
-                failure);
+            rc = start_session(engine,
+                               get_create(engine->options, &engine->fabric, engine->sessions_count,
+                                          &initial, &workload),
+                               failure);
             if (rc != 0)
                 return rc;
             break;
@@ -395,10 +454,7 @@ static int listen_for_sessions(struct engine *engine, struct failure *failure)
 
 static bool all_ended(const struct engine *engine)
 {
-    if (engine->closed < engine->sessions_count)
-        return false;
-    return engine->signal != 0 ||
-           engine->sessions_count + engine->refused == engine->options->local_sessions;
+    return engine->open_count == 0 && (engine->signal != 0 || all_started(engine));
 }
 
 /* Sleep until a signal, a closed session or an initial message, but not for long: the provider of
@@ -444,22 +500,56 @@ static uint64_t forgiven_until(const struct engine *engine)
     return until != 0 ? until : last_end + engine->options->timeout_ns;
 }
 
+/* How far the run is: by bytes where their number is known, else by time. */
+static double share_done(const struct engine *engine, uint64_t now, uint64_t bytes)
+{
+    const uint64_t expected = expected_sessions(engine);
+    const struct session *first = engine->sessions_count == 0 ? NULL : engine->sessions[0];
+    const struct workload *workload;
+    double rounds_before;
+
+    if (first == NULL)
+        return 0;
+    workload = &first->workload;
+    if (!workload_open_ended(workload))
+        return workload->total_bytes == 0
+                   ? -1
+                   : (double)bytes / (double)workload->total_bytes / (double)expected;
+    if (engine->options->expect_cancel)
+        return -1;
+    rounds_before = (double)(engine->sessions_count - engine->open_count) / (double)expected;
+    return rounds_before + (double)(now - engine->round_ns) / (double)workload->duration_ns *
+                               (double)engine->open_count / (double)expected;
+}
+
+static void show_progress(struct engine *engine, uint64_t now)
+{
+    uint64_t bytes = 0;
+
+    if (!engine->options->progress)
+        return;
+    for (uint32_t i = 0; i < engine->sessions_count; i++)
+        bytes += atomic_load_explicit(&engine->sessions[i]->shown_bytes, memory_order_relaxed);
+    progress_show(&engine->progress, now, bytes, share_done(engine, now, bytes));
+}
+
 static int serve(struct engine *engine, struct failure *failure)
 {
     for (;;) {
         uint64_t now;
-        int rc = 0;
+        int rc;
 
         take_signals(engine);
         take_closed(engine);
-        if (engine->options->role == ROLE_GET)
-            rc = listen_for_sessions(engine, failure);
+        rc = engine->options->role == ROLE_GET ? listen_for_sessions(engine, failure)
+                                               : start_put_round(engine, failure);
         if (rc != 0)
             return rc;
         now = clock_now();
         if (all_ended(engine) && now >= forgiven_until(engine))
             return 0;
         state_dump(engine, now);
+        show_progress(engine, now);
         wait_for_events(engine);
     }
 }
@@ -499,11 +589,11 @@ int engine_run(struct engine *engine, struct failure *failure)
     fabt_trace_writer_start(engine->instance, 0);
     engine->run_id = choose_run_id(engine->options->role);
     rc = set_up(engine, failure);
-    if (rc == 0)
-        rc = engine->options->role == ROLE_GET ? start_listening(engine, failure)
-                                               : start_put_sessions(engine, failure);
+    if (rc == 0 && engine->options->role == ROLE_GET)
+        rc = start_listening(engine, failure);
     if (rc == 0)
         rc = serve(engine, failure);
+    progress_wipe(&engine->progress);
     if (rc == 0) {
         finish_refusals(engine);
         join_workers(engine);
@@ -568,6 +658,7 @@ unsigned engine_close(struct engine *engine)
     close_fd(engine->done_fd);
     close_fd(engine->signal_fd);
     free(engine->sessions);
+    free(engine->open);
     free(engine->workers_load);
     free(engine->workers);
     return engine->leaks;

@@ -8,6 +8,7 @@
 
 #include "listener.h"
 #include "options.h"
+#include "progress.h"
 #include "session.h"
 #include "worker.h"
 
@@ -22,11 +23,15 @@ struct engine {
     struct listener listener; /* get */
     struct worker *workers;
     uint32_t workers_count;
-    uint32_t *workers_load; /* sessions given to each */
-    struct session **sessions;
-    uint32_t sessions_count; /* started */
-    uint32_t refused;        /* get: refused before they started */
-    uint32_t closed;
+    uint32_t *workers_load;    /* open sessions of each */
+    struct session **sessions; /* all that were started, by number */
+    uint32_t sessions_count;
+    uint32_t sessions_room;
+    struct session **open; /* those whose worker is not done with them */
+    uint32_t open_count;
+    uint64_t round_ns; /* when sessions were last opened after none was open */
+    uint32_t round;    /* put: rounds started */
+    uint32_t refused;  /* get: refused before they started */
 
     int signal_fd;
     int done_fd;
@@ -35,6 +40,7 @@ struct engine {
     int signal; /* that cancelled the run, or 0 */
     uint64_t cancel_ns;
     uint64_t next_dump_ns;
+    struct progress progress;
 
     /* Lines for people while it runs: what was dropped or refused, what the provider can't do. */
     void (*note)(const char *text);

@@ -18,7 +18,6 @@
 #include "pattern.h"
 
 enum {
-    BUFFERS = 3,       /* circulating: an older put hangs with fewer and dies with many more */
     SPLIT_PERIOD = 16, /* vectors between two that offer half of what is at hand */
 };
 
@@ -39,7 +38,8 @@ struct get {
     struct control_tx vectors;
     struct control_rx progress;
 
-    struct buffer *buffers[BUFFERS];
+    struct buffer **buffers; /* targets of them */
+    uint32_t targets;
     uint32_t buffers_count;
     struct ring spare;   /* not offered */
     struct ring offered; /* in the order offered */
@@ -55,6 +55,12 @@ struct get {
 static struct get *get_of(struct session *session)
 {
     return (struct get *)session;
+}
+
+/* Only the stress workload makes life hard on purpose. */
+static bool disorderly(const struct session *session)
+{
+    return session->workload.kind == FABT_WORKLOAD_STRESS;
 }
 
 /* ---- handshake ---- */
@@ -111,7 +117,7 @@ static int take_buffers(struct get *get)
 {
     struct session *session = &get->base;
 
-    while (get->buffers_count < BUFFERS) {
+    while (get->buffers_count < get->targets) {
         struct buffer *buffer = reserve_take(session->reserve);
 
         if (buffer == NULL)
@@ -127,15 +133,12 @@ static int take_buffers(struct get *get)
 static int get_begin(struct session *session)
 {
     struct get *get = get_of(session);
-    const struct wire_ack ack = {
+    struct wire_ack ack = {
         .address = session->endpoint.address,
         .extended = get->extended,
         .extension =
             {
-                .workload = FABT_WORKLOAD_STRESS,
-                .pattern = 1,
                 .status = WIRE_ACCEPTED,
-                .total_bytes = session->total_bytes,
                 .run_id = session->run_id,
                 .session = session->wire_id,
                 .pid = (uint32_t)getpid(),
@@ -145,7 +148,8 @@ static int get_begin(struct session *session)
                              &session->failure);
 
     if (rc == 0)
-        rc = control_tx_open(&get->vectors, &session->endpoint, true, &session->failure);
+        rc = control_tx_open(&get->vectors, &session->endpoint, disorderly(session),
+                             &session->failure);
     if (rc == 0 && fabric_needs_local(session->fabric))
         rc = domain_register(session->domain, session->endpoint.ep, get->ack_bytes,
                              sizeof(get->ack_bytes), FI_SEND, &get->ack_mr, &session->failure);
@@ -156,6 +160,7 @@ static int get_begin(struct session *session)
                            &session->failure);
     if (rc != 0)
         return rc;
+    workload_to_extension(&session->workload, &ack.extension);
     wire_encode_ack(&ack, get->ack_bytes);
     op_renew(&get->ack, &session->endpoint, FABT_KIND_ACK_TX);
     get->ack.len = sizeof(get->ack_bytes);
@@ -169,6 +174,8 @@ static uint32_t split(struct get *get, uint32_t at_hand)
 {
     const uint32_t count = at_hand < WIRE_SEGMENTS_MAX ? at_hand : WIRE_SEGMENTS_MAX;
 
+    if (!disorderly(&get->base))
+        return count;
     if (get->split_in > 0) {
         get->split_in--;
         return count;
@@ -233,9 +240,20 @@ static void enqueue_vector(struct get *get, struct control_message *message)
     trace_vector(get, message);
 }
 
+/* Is it time to offer? A bandwidth run saves messages: a full vector, or a quarter of what
+ * circulates; put still has more than that to write to. */
+static bool offer_due(const struct get *get)
+{
+    const uint32_t at_hand = ring_count(&get->spare);
+
+    if (get->base.workload.kind != FABT_WORKLOAD_STREAM || ring_empty(&get->offered))
+        return at_hand > 0;
+    return at_hand >= WIRE_SEGMENTS_MAX || at_hand >= (get->targets + 3) / 4;
+}
+
 static int offer(struct get *get)
 {
-    while (!get->eof_received && !ring_empty(&get->spare)) {
+    while (!get->eof_received && offer_due(get)) {
         struct control_message *message = control_tx_take(&get->vectors);
         uint32_t count;
 
@@ -301,6 +319,8 @@ static int take_progress(struct get *get)
         counts->progresses++;
         get->unplaced_bytes += progress.filled;
         if (progress.leftover == 0) {
+            if (session->total_bytes == UINT64_MAX)
+                session->total_bytes = counts->reported_bytes;
             get->eof_received = true;
             get->eof_ns = message->op.complete_ns;
             FABT_TRACE(eof, .session = session->number, .kind = FABT_KIND_PROGRESS_RX,
@@ -322,7 +342,8 @@ static int verify_buffer(struct get *get, struct buffer *buffer)
     FABT_TRACE(payload, .session = session->number, .direction = FABT_DIRECTION_RX,
                .offset_bytes = *verified, .len_bytes = buffer->filled, .data = buffer->data,
                .data_count = buffer->filled < 64 ? buffer->filled : 64);
-    if (!pattern_verify(buffer->data, buffer->filled, *verified, &at, &expected)) {
+    if (session->workload.pattern && !session->options->no_verify &&
+        !pattern_verify(buffer->data, buffer->filled, *verified, &at, &expected)) {
         FABT_TRACE(payload_mismatch, .session = session->number, .offset_bytes = *verified + at,
                    .expected = expected, .found = buffer->data[at]);
         return failure_set(&session->failure, -EBADMSG,
@@ -344,7 +365,8 @@ static int consume(struct get *get)
     struct session *session = &get->base;
     struct buffer *buffer;
 
-    while ((buffer = ring_peek(&get->offered)) != NULL && get->unplaced_bytes > 0) {
+    while ((buffer = ring_peek(&get->offered)) != NULL &&
+           get->unplaced_bytes + buffer->filled > 0) {
         const uint32_t room = buffer->capacity - buffer->filled;
         const uint32_t n = get->unplaced_bytes < room ? (uint32_t)get->unplaced_bytes : room;
         int rc;
@@ -479,6 +501,7 @@ static void get_destroy(struct session *session)
 
     ring_free(&get->spare);
     ring_free(&get->offered);
+    free(get->buffers);
     free(get);
 }
 
@@ -492,23 +515,26 @@ static const struct session_class get_class = {
 };
 
 struct session *get_create(const struct options *options, const struct fabric *fabric,
-                           uint32_t number, const struct wire_initial *initial)
+                           uint32_t number, const struct wire_initial *initial,
+                           const struct workload *workload)
 {
     struct get *get = calloc(1, sizeof(*get));
 
     if (get == NULL)
         return NULL;
-    session_init(&get->base, &get_class, options, fabric, number);
+    session_init(&get->base, &get_class, options, fabric, number, workload);
     get->base.peer_address = initial->address;
     get->base.wire_id = initial->id;
     get->extended = initial->extended;
-    get->base.total_bytes = OPTIONS_TOTAL_BYTES;
     if (initial->extended) {
-        get->base.total_bytes = initial->extension.total_bytes;
         get->base.run_id = initial->extension.run_id;
         get->base.peer_pid = initial->extension.pid;
+        get->base.round = initial->extension.round;
     }
-    if (!ring_init(&get->spare, BUFFERS) || !ring_init(&get->offered, BUFFERS)) {
+    get->targets = workload_targets(workload);
+    get->buffers = calloc(get->targets, sizeof(*get->buffers));
+    if (get->buffers == NULL || !ring_init(&get->spare, get->targets) ||
+        !ring_init(&get->offered, get->targets)) {
         get_destroy(&get->base);
         return NULL;
     }

@@ -7,8 +7,10 @@
 
 #include "session.h"
 
-/* A session with the put that sent `initial`, or NULL when there is no memory. */
+/* A session with the put that sent `initial` and asked for `workload`, or NULL when there is no
+ * memory. */
 struct session *get_create(const struct options *options, const struct fabric *fabric,
-                           uint32_t number, const struct wire_initial *initial);
+                           uint32_t number, const struct wire_initial *initial,
+                           const struct workload *workload);
 
 #endif

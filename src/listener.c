@@ -123,9 +123,10 @@ unsigned listener_close(struct listener *listener)
         /* One look for what is cancelled at once; the rest is abandoned. */
         for (unsigned i = 0; i < 64 && listener->endpoint.outstanding > 0; i++) {
             struct wire_initial ignored;
+            struct workload none;
             struct failure reason = {0};
 
-            listener_poll(listener, &ignored, &reason);
+            listener_poll(listener, &ignored, &none, &reason);
         }
     }
     leaks += endpoint_close(&listener->endpoint);
@@ -181,38 +182,42 @@ static bool same_token(const uint64_t a[2], const uint64_t b[2])
     return difference == 0;
 }
 
-static uint8_t judge(const struct listener *listener, const struct wire_initial *initial,
-                     struct failure *reason)
+static uint8_t judge(struct listener *listener, const struct wire_initial *initial,
+                     struct workload *workload, struct failure *reason)
 {
-    const uint32_t n = listener->options->sessions;
+    const struct options *options = listener->options;
+    const uint32_t rounds =
+        initial->extended && initial->extension.rounds > 1 ? initial->extension.rounds : 1;
+    uint8_t status = WIRE_ACCEPTED;
 
-    if (initial->nsources != n) {
+    *workload = workload_default();
+    if (initial->nsources != options->sessions) {
         failure_set(reason, -EPROTO, "put's -n is %" PRIu32 ", expected %" PRIu32,
-                    initial->nsources, n);
+                    initial->nsources, options->sessions);
         return WIRE_REFUSED_SESSIONS;
     }
-    if (initial->id > n) {
+    if (initial->id > options->sessions) {
         failure_set(reason, -EPROTO, "session number %" PRIu32 " is beyond -n %" PRIu32,
-                    initial->id, n);
+                    initial->id, options->sessions);
         return WIRE_REFUSED_ID;
     }
-    if (!initial->extended)
-        return WIRE_ACCEPTED;
-    if (initial->extension.version != WIRE_EXTENSION_VERSION) {
-        failure_set(reason, -EPROTO, "extension block of version %u, expected %u",
-                    initial->extension.version, WIRE_EXTENSION_VERSION);
-        return WIRE_REFUSED_VERSION;
+    if (initial->extended)
+        status = workload_from_extension(workload, &initial->extension, reason);
+    if (status != WIRE_ACCEPTED)
+        return status;
+    if (rounds > OPTIONS_SIZES_MAX || (listener->rounds != 0 && listener->rounds != rounds)) {
+        failure_set(reason, -EPROTO,
+                    "put makes %" PRIu32 " rounds; at most %u, and the same as other puts", rounds,
+                    OPTIONS_SIZES_MAX);
+        return WIRE_REFUSED_ROUNDS;
     }
-    if (initial->extension.workload != FABT_WORKLOAD_STRESS || initial->extension.pattern != 1 ||
-        initial->extension.size_bytes != 0 || initial->extension.duration_ns != 0) {
-        failure_set(reason, -EPROTO, "put asks for a workload that this fabtget does not do");
-        return WIRE_REFUSED_WORKLOAD;
-    }
-    if (initial->extension.total_bytes > listener->options->total_limit) {
+    if (workload->total_bytes > options->total_limit ||
+        (workload_open_ended(workload) && options->total_limit != UINT64_MAX)) {
         failure_set(reason, -EPROTO, "put wants to send %" PRIu64 " bytes, --total allows %" PRIu64,
-                    initial->extension.total_bytes, listener->options->total_limit);
+                    workload->total_bytes, options->total_limit);
         return WIRE_REFUSED_SIZE;
     }
+    listener->rounds = rounds;
     return WIRE_ACCEPTED;
 }
 
@@ -227,7 +232,7 @@ static void refuse(struct listener *listener, const struct wire_initial *initial
         .extension = {.status = status, .session = initial->id},
     };
 
-    if (!initial->extended)
+    if (!initial->extended || listener->refusals_count == listener->options->sessions)
         return;
     refusal = calloc(1, sizeof(*refusal));
     if (refusal == NULL)
@@ -244,6 +249,7 @@ static void refuse(struct listener *listener, const struct wire_initial *initial
     refusal->op.len = WIRE_ACK_SIZE;
     refusal->next = listener->refusals;
     listener->refusals = refusal;
+    listener->refusals_count++;
 }
 
 static void post_refusals(struct listener *listener)
@@ -280,7 +286,8 @@ static enum listener_verdict drop(struct listener *listener, const struct op *op
 
 static enum listener_verdict look_into(struct listener *listener,
                                        const struct listener_receive *receive,
-                                       struct wire_initial *initial, struct failure *reason)
+                                       struct wire_initial *initial, struct workload *workload,
+                                       struct failure *reason)
 {
     const struct op *op = &receive->op;
     uint8_t status;
@@ -301,7 +308,7 @@ static enum listener_verdict look_into(struct listener *listener,
         failure_set(reason, -EACCES, "an initial message has the wrong access token");
         return drop(listener, op, FABT_DROP_REASON_TOKEN);
     }
-    status = judge(listener, initial, reason);
+    status = judge(listener, initial, workload, reason);
     if (status == WIRE_ACCEPTED)
         return LISTENER_ACCEPT;
     refuse(listener, initial, status);
@@ -309,7 +316,7 @@ static enum listener_verdict look_into(struct listener *listener,
 }
 
 enum listener_verdict listener_poll(struct listener *listener, struct wire_initial *initial,
-                                    struct failure *reason)
+                                    struct workload *workload, struct failure *reason)
 {
     enum listener_verdict verdict = LISTENER_NOTHING;
 
@@ -321,7 +328,7 @@ enum listener_verdict listener_poll(struct listener *listener, struct wire_initi
         if (receive->op.state != OP_DONE)
             continue;
         listener->arrived--;
-        verdict = look_into(listener, receive, initial, reason);
+        verdict = look_into(listener, receive, initial, workload, reason);
         receive->op.state = OP_IDLE;
         if (verdict != LISTENER_NOTHING)
             break;

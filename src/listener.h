@@ -8,6 +8,7 @@
 #include "op.h"
 #include "options.h"
 #include "wire.h"
+#include "workload.h"
 
 enum listener_verdict {
     LISTENER_NOTHING, /* nothing has arrived */
@@ -29,10 +30,12 @@ struct listener {
     uint32_t receives_count;
     struct fid_mr *mr;
     struct listener_refusal *refusals;
-    uint32_t arrived; /* receives that completed and were not looked at */
+    uint32_t refusals_count; /* at most n: more are refused in silence */
+    uint32_t arrived;        /* receives that completed and were not looked at */
     uint64_t dropped;
-    bool closing; /* post nothing more */
-    bool deaf;    /* no receive is posted and none can be */
+    uint32_t rounds; /* of n sessions each, as the first put said; 0: none came yet */
+    bool closing;    /* post nothing more */
+    bool deaf;       /* no receive is posted and none can be */
 };
 
 /* Open it with a receive for each expected session (as far as the provider's queue reaches). */
@@ -42,7 +45,7 @@ int listener_open(struct listener *listener, const struct fabric *fabric,
 /* Read the completion queue, repost, and give a verdict on one message. With LISTENER_REFUSE and
  * LISTENER_DROP `reason` says why. Call again until it says LISTENER_NOTHING. */
 enum listener_verdict listener_poll(struct listener *listener, struct wire_initial *initial,
-                                    struct failure *reason);
+                                    struct workload *workload, struct failure *reason);
 
 /* Refusals are still on their way. */
 bool listener_busy(const struct listener *listener);

@@ -73,6 +73,15 @@ static void report_cancellation(const struct engine *engine, const struct engine
     }
 }
 
+/* The exit code, unless what was printed can't be written. */
+static int flushed(int code)
+{
+    if (fflush(stdout) == 0 && ferror(stdout) == 0)
+        return code;
+    complain("cannot write to standard output");
+    return EXIT_FAILED;
+}
+
 static int run(const struct options *options, const char *command_line)
 {
     struct engine engine = {
@@ -84,7 +93,6 @@ static int run(const struct options *options, const char *command_line)
     unsigned leaks;
     int code;
 
-    signals_prepare();
     if (engine_run(&engine, &failure) != 0) {
         code = complain_and_exit_code(&failure);
     } else {
@@ -102,11 +110,7 @@ static int run(const struct options *options, const char *command_line)
     leaks = engine_close(&engine);
     if (leaks > 0)
         fprintf(stderr, "%s: %u libfabric objects could not be closed\n", program, leaks);
-    if (fflush(stdout) != 0) {
-        complain("cannot write to standard output");
-        code = EXIT_FAILED;
-    }
-    return code;
+    return flushed(code);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -124,17 +128,18 @@ int main(int argc, char **argv)
     char *command_line;
     int code;
 
+    signals_prepare();
     program = argc > 0 ? basename(argv[0]) : "fabtget";
     role = ends_with(program, "put") ? ROLE_PUT : ROLE_GET;
     if (options_parse(&options, role, argc, argv, &failure) != 0)
         return complain_and_exit_code(&failure);
     if (options.action == ACTION_HELP) {
         options_help(role, stdout);
-        return EXIT_OK;
+        return flushed(EXIT_OK);
     }
     if (options.action == ACTION_VERSION) {
         print_version();
-        return EXIT_OK;
+        return flushed(EXIT_OK);
     }
     command_line = join_arguments(argc, argv);
     if (command_line == NULL) {

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
+#include "fabt_events.h"
 
 /* Longer is no time-out; and sums with it must not overflow. */
 #define TIMEOUT_MAX_NS (720 * 3600 * NS_PER_S)
@@ -21,6 +23,13 @@ enum long_option {
     OPT_TIMEOUT,
     OPT_TOKEN_FILE,
     OPT_JSON,
+    OPT_WORKLOAD,
+    OPT_SIZE,
+    OPT_DEPTH,
+    OPT_DURATION,
+    OPT_WARMUP,
+    OPT_NO_VERIFY,
+    OPT_PROGRESS,
 };
 
 /* The field's programs have the short ones; scripts depend on them. */
@@ -29,29 +38,36 @@ static const char short_options[][32] = {
     [ROLE_PUT] = ":cghk:n:p:rwV",
 };
 
-#define COMMON_OPTIONS                                                                            \
-    {"expect-cancel", no_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'},                  \
-        {"sessions", required_argument, NULL, 'n'}, {"cpus", required_argument, NULL, 'p'},       \
-        {"reregister", no_argument, NULL, 'r'}, {"wait", no_argument, NULL, 'w'},                 \
-        {"version", no_argument, NULL, 'V'}, {"provider", required_argument, NULL, OPT_PROVIDER}, \
-        {"bind", required_argument, NULL, OPT_BIND},                                              \
-        {"total", required_argument, NULL, OPT_TOTAL},                                            \
-        {"workers", required_argument, NULL, OPT_WORKERS},                                        \
-        {"sessions-per-worker", required_argument, NULL, OPT_SESSIONS_PER_WORKER},                \
-        {"placement", required_argument, NULL, OPT_PLACEMENT},                                    \
-        {"timeout", required_argument, NULL, OPT_TIMEOUT},                                        \
-        {"token-file", required_argument, NULL, OPT_TOKEN_FILE},                                  \
-    {                                                                                             \
-        "json", required_argument, NULL, OPT_JSON                                                 \
-    }
-
-static const struct option get_options[] = {
-    {"address-file", required_argument, NULL, 'a'}, COMMON_OPTIONS, {NULL, 0, NULL, 0}};
-
-static const struct option put_options[] = {{"contiguous", no_argument, NULL, 'g'},
-                                            {"local-sessions", required_argument, NULL, 'k'},
-                                            COMMON_OPTIONS,
-                                            {NULL, 0, NULL, 0}};
+/* Long options of both roles; one that is the other's is refused by its letter. */
+static const struct option long_options[] = {
+    {"address-file", required_argument, NULL, 'a'},
+    {"expect-cancel", no_argument, NULL, 'c'},
+    {"contiguous", no_argument, NULL, 'g'},
+    {"help", no_argument, NULL, 'h'},
+    {"local-sessions", required_argument, NULL, 'k'},
+    {"sessions", required_argument, NULL, 'n'},
+    {"cpus", required_argument, NULL, 'p'},
+    {"reregister", no_argument, NULL, 'r'},
+    {"wait", no_argument, NULL, 'w'},
+    {"version", no_argument, NULL, 'V'},
+    {"provider", required_argument, NULL, OPT_PROVIDER},
+    {"bind", required_argument, NULL, OPT_BIND},
+    {"workload", required_argument, NULL, OPT_WORKLOAD},
+    {"size", required_argument, NULL, OPT_SIZE},
+    {"depth", required_argument, NULL, OPT_DEPTH},
+    {"total", required_argument, NULL, OPT_TOTAL},
+    {"duration", required_argument, NULL, OPT_DURATION},
+    {"warmup", required_argument, NULL, OPT_WARMUP},
+    {"no-verify", no_argument, NULL, OPT_NO_VERIFY},
+    {"workers", required_argument, NULL, OPT_WORKERS},
+    {"sessions-per-worker", required_argument, NULL, OPT_SESSIONS_PER_WORKER},
+    {"placement", required_argument, NULL, OPT_PLACEMENT},
+    {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"token-file", required_argument, NULL, OPT_TOKEN_FILE},
+    {"json", required_argument, NULL, OPT_JSON},
+    {"progress", no_argument, NULL, OPT_PROGRESS},
+    {NULL, 0, NULL, 0},
+};
 
 static const char help_head_get[] =
     "Usage: fabtget [OPTION]...\n"
@@ -86,8 +102,18 @@ static const char help_common[] =
     "                               else the first that fits\n"
     "      --bind ADDR              local address or host name, such as 127.0.0.1; providers\n"
     "                               without such addresses (shm) ignore it\n"
-    "      --total SIZE             put: payload bytes a session (default 7600000);\n"
-    "                               get: the most that it accepts (default: any)\n"
+    "      --workload NAME          stress (default), stream (bandwidth) or pingpong (round\n"
+    "                               trips); put decides this and the next four, get takes\n"
+    "                               them as limits or not at all\n"
+    "      --size LIST              stream, pingpong: bytes of a buffer, or several for a\n"
+    "                               sweep: 64,4K or 64-1M (doubling); default 64K, pingpong 64\n"
+    "      --depth N                stream: buffers in flight (default 16)\n"
+    "      --total SIZE             payload bytes a session (stress: default 7600000); on get\n"
+    "                               the most that it accepts (default: any)\n"
+    "      --duration TIME          run so long instead (stream, pingpong: default 3s);\n"
+    "                               with -c until cancelled\n"
+    "      --warmup TIME            leave so much of the start out of the figures\n"
+    "      --no-verify              do not fill in and verify the payload\n"
     "      --workers N              worker threads (default: as many as needed)\n"
     "      --sessions-per-worker N  sessions that a worker takes (default 8)\n"
     "      --placement pack|spread  fill one worker after the other (default), or spread\n"
@@ -95,6 +121,7 @@ static const char help_common[] =
     "      --timeout TIME           end a session that makes no progress for so long\n"
     "                               (default 60s; put waits 300s for a slow start of others)\n"
     "      --token-file FILE        32 hex digits that both sides must share\n"
+    "      --progress               show a progress bar, on a terminal\n"
     "      --json FILE              write the results as JSON; - is standard output\n"
     "  -h, --help                   this text\n"
     "  -V, --version                versions of this program and of libfabric, and whether\n"
@@ -188,6 +215,31 @@ static int read_token(struct options *options, const char *path, struct failure 
     return 0;
 }
 
+static int take_workload(struct options *options, const char *value, struct failure *failure)
+{
+    static const char *const labels[] = FABT_WORKLOAD_LABELS;
+
+    for (uint8_t i = 0; i < FABT_WORKLOAD_COUNT; i++) {
+        if (strcmp(value, labels[i]) == 0) {
+            options->workload.kind = i;
+            return 0;
+        }
+    }
+    return bad_value(failure, "--workload", value, "stress, stream or pingpong");
+}
+
+static int take_sizes(struct options *options, const char *value, struct failure *failure)
+{
+    const int rc =
+        parse_sizes(value, WORKLOAD_SIZE_MAX, options->sizes, OPTIONS_SIZES_MAX, &options->rounds);
+
+    if (rc == -ERANGE)
+        return bad_value(failure, "--size", value, "at most 64 sizes from 1 to 1G");
+    if (rc != 0)
+        return bad_value(failure, "--size", value, "a size, a list (64,4K) or a range (64-1M)");
+    return 0;
+}
+
 static int take_option(struct options *options, int option, const char *value,
                        struct failure *failure)
 {
@@ -226,9 +278,31 @@ static int take_option(struct options *options, int option, const char *value,
         options->bind = value;
         return 0;
     case OPT_TOTAL:
-        if (parse_size(value, &options->total_bytes) != 0)
+        if (parse_size(value, &options->total_limit) != 0)
             return bad_value(failure, "--total", value, "a size such as 7600000 or 64M");
-        options->total_limit = options->total_bytes;
+        options->workload.total_bytes = options->total_limit;
+        options->total_given = true;
+        return 0;
+    case OPT_WORKLOAD:
+        return take_workload(options, value, failure);
+    case OPT_SIZE:
+        return take_sizes(options, value, failure);
+    case OPT_DEPTH:
+        return parse_count("--depth", value, WORKLOAD_DEPTH_MAX, &options->workload.depth, failure);
+    case OPT_DURATION:
+        if (parse_duration(value, &options->workload.duration_ns) != 0 ||
+            options->workload.duration_ns == 0 || options->workload.duration_ns > TIMEOUT_MAX_NS)
+            return bad_value(failure, "--duration", value, "a time such as 10s, at most 720h");
+        return 0;
+    case OPT_WARMUP:
+        if (parse_duration(value, &options->warmup_ns) != 0 || options->warmup_ns > TIMEOUT_MAX_NS)
+            return bad_value(failure, "--warmup", value, "a time such as 1s or 200ms");
+        return 0;
+    case OPT_NO_VERIFY:
+        options->no_verify = true;
+        return 0;
+    case OPT_PROGRESS:
+        options->progress = true;
         return 0;
     case OPT_WORKERS:
         return parse_count("--workers", value, OPTIONS_WORKERS_MAX, &options->workers, failure);
@@ -260,9 +334,54 @@ static int take_option(struct options *options, int option, const char *value,
     }
 }
 
+/* Complete put's workload. */
+static int settle_workload(struct options *options, struct failure *failure)
+{
+    struct workload *workload = &options->workload;
+
+    workload->pattern = !options->no_verify;
+    if (workload->kind == FABT_WORKLOAD_STRESS) {
+        if (options->rounds != 0 || workload->depth != 0)
+            return failure_set_usage(failure,
+                                     "%s: the stress workload has its own: choose "
+                                     "--workload stream or pingpong",
+                                     options->rounds != 0 ? "--size" : "--depth");
+        workload->depth = WORKLOAD_STRESS_DEPTH;
+        options->rounds = 1;
+        if (!options->total_given && workload->duration_ns == 0)
+            workload->total_bytes = WORKLOAD_STRESS_BYTES;
+    } else {
+        if (options->rounds == 0) {
+            options->sizes[0] = workload->kind == FABT_WORKLOAD_STREAM ? 65536 : 64;
+            options->rounds = 1;
+        }
+        if (workload->kind == FABT_WORKLOAD_PINGPONG && workload->depth > 1)
+            return failure_set_usage(failure, "--depth: pingpong has one buffer in flight");
+        if (workload->depth == 0)
+            workload->depth = workload->kind == FABT_WORKLOAD_STREAM ? 16 : 1;
+        if (!options->total_given && workload->duration_ns == 0)
+            workload->duration_ns = 3 * NS_PER_S;
+    }
+    if (options->total_given && workload->duration_ns != 0)
+        return failure_set_usage(failure, "--total and --duration: give one of them");
+    for (uint32_t i = 0; i < options->rounds; i++) {
+        struct workload round = *workload;
+
+        round.size_bytes = options->sizes[i];
+        if (round.size_bytes * workload_targets(&round) > WORKLOAD_MEMORY_MAX)
+            return failure_set_usage(failure,
+                                     "--size: %" PRIu64 " bytes at --depth %u need more than the "
+                                     "1 GiB of target memory that a session may have",
+                                     round.size_bytes, workload->depth);
+    }
+    return 0;
+}
+
 /* Rules between options, once all are read. */
 static int settle(struct options *options, struct failure *failure)
 {
+    int rc;
+
     if (options->sessions == 0)
         options->sessions = options->local_sessions == 0 ? 1 : options->local_sessions;
     if (options->local_sessions == 0)
@@ -280,7 +399,8 @@ static int settle(struct options *options, struct failure *failure)
                                      options->workers, options->sessions_per_worker,
                                      options->local_sessions);
     }
-    return 0;
+    rc = settle_workload(options, failure);
+    return rc;
 }
 
 uint32_t options_worker_count(const struct options *options)
@@ -314,13 +434,11 @@ int options_parse(struct options *options, enum role role, int argc, char **argv
 {
     struct options o = {
         .role = role,
-        .total_bytes = OPTIONS_TOTAL_BYTES,
         .total_limit = UINT64_MAX,
         .sessions_per_worker = OPTIONS_SESSIONS_PER_WORKER,
         .timeout_ns = 60 * NS_PER_S,
         .hello_timeout_ns = 300 * NS_PER_S,
     };
-    const struct option *long_options = role == ROLE_GET ? get_options : put_options;
     int rc;
 
     optind = 1;
@@ -332,6 +450,9 @@ int options_parse(struct options *options, enum role role, int argc, char **argv
             break;
         if (option == '?' || option == ':')
             return unknown_option(failure, option, argv);
+        if (option < 256 && strchr(short_options[role], option) == NULL)
+            return failure_set_usage(failure, "%.60s is for %s (see --help)", argv[optind - 1],
+                                     role == ROLE_GET ? "fabtput" : "fabtget");
         rc = take_option(&o, option, optarg, failure);
         if (rc != 0)
             return rc;

@@ -11,6 +11,7 @@
 #include "address.h"
 #include "failure.h"
 #include "parse.h"
+#include "workload.h"
 
 enum role { ROLE_GET, ROLE_PUT };
 
@@ -22,7 +23,7 @@ enum {
     OPTIONS_SESSIONS_PER_WORKER = 8, /* what the field's programs pack */
 };
 
-#define OPTIONS_TOTAL_BYTES UINT64_C(7600000)
+#define OPTIONS_SIZES_MAX 64
 
 /* What to do instead of a run. */
 enum action { ACTION_RUN, ACTION_HELP, ACTION_VERSION };
@@ -41,9 +42,15 @@ struct options {
     bool wait;                /* -w */
     const char *provider;     /* or NULL */
     const char *bind;         /* local address, or NULL */
-    uint64_t total_bytes;     /* put: a session's */
     uint64_t total_limit;     /* get: the most it accepts of a session */
-    uint32_t workers;         /* 0: as many as the sessions need */
+    struct workload workload; /* put: what each session transfers; size_bytes is per round */
+    uint64_t sizes[OPTIONS_SIZES_MAX];
+    uint32_t rounds; /* put: sizes to go through, at least 1 */
+    bool no_verify;
+    bool total_given;
+    uint64_t warmup_ns; /* left out of the figures */
+    bool progress;      /* a bar on a terminal */
+    uint32_t workers;   /* 0: as many as the sessions need */
     uint32_t sessions_per_worker;
     enum placement placement;
     uint64_t timeout_ns;       /* a session without progress */

@@ -64,6 +64,42 @@ int parse_size(const char *text, uint64_t *bytes)
     return 0;
 }
 
+int parse_sizes(const char *text, uint64_t high, uint64_t *sizes, uint32_t room, uint32_t *count)
+{
+    char copy[1024];
+    uint32_t n = 0;
+    char *next = copy, *item;
+
+    if (strlen(text) >= sizeof(copy))
+        return -ERANGE;
+    strcpy(copy, text);
+    while ((item = strsep(&next, ",")) != NULL) {
+        char *dash = strchr(item, '-');
+        uint64_t first, last;
+        int rc;
+
+        if (dash != NULL)
+            *dash = '\0';
+        rc = parse_size(item, &first);
+        last = first;
+        if (rc == 0 && dash != NULL)
+            rc = parse_size(dash + 1, &last);
+        if (rc != 0)
+            return rc;
+        if (first == 0 || last > high)
+            return -ERANGE;
+        if (last < first)
+            return -EINVAL;
+        for (uint64_t size = first; size <= last; size *= 2) {
+            if (n == room)
+                return -ERANGE;
+            sizes[n++] = size;
+        }
+    }
+    *count = n;
+    return 0;
+}
+
 /* Nanoseconds in a unit of time, 0 if it is none. */
 static uint64_t unit_ns(const char *unit)
 {

@@ -17,6 +17,11 @@ int parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *value)
  */
 int parse_size(const char *text, uint64_t *bytes);
 
+/* Sizes from 1 to `high`: a list of sizes and of ranges, in which each size is double the one
+ * before
+ * ("64,4K", "64-1M"). At most `room`. */
+int parse_sizes(const char *text, uint64_t high, uint64_t *sizes, uint32_t room, uint32_t *count);
+
 /* A duration: "10", "10s", "500ms", "20us", "2m", "1h"; without a unit: seconds. Decimals allowed.
  */
 int parse_duration(const char *text, uint64_t *ns);

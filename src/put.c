@@ -20,8 +20,6 @@
 #include "target.h"
 
 enum {
-    READY_DEPTH = 64,    /* payload buffers that a session keeps filled */
-    WRITES_MAX = 64,     /* writes in flight */
     SPLIT_PERIOD = 2048, /* progress messages between two that report half */
 };
 
@@ -55,7 +53,7 @@ struct put {
     struct op hello; /* the initial message's send */
     struct op reply; /* the acknowledgement's receive */
     uint8_t hello_bytes[WIRE_INITIAL_SIZE];
-    uint8_t reply_bytes[WIRE_ACK_SIZE];
+    uint8_t reply_bytes[WIRE_ACK_SIZE + 64]; /* room to see that it is too long */
     struct fid_mr *hello_mr, *reply_mr;
     bool reply_read;
 
@@ -65,18 +63,19 @@ struct put {
     struct target target;
     uint32_t taken; /* segments of the vector at the head of its queue that are in `target` */
 
-    struct buffer *buffers[READY_DEPTH];
+    struct buffer **buffers; /* workload.depth of them */
     uint32_t buffers_count;
     struct ring free_buffers;
     struct ring ready;
     uint64_t next_buffer;  /* number of the next buffer in the stream */
     uint64_t filled_bytes; /* of the stream, generated */
 
-    struct write writes[WRITES_MAX];
+    struct write *writes; /* workload.depth of them */
     struct ring free_writes;
     struct ring in_flight;
     struct write *deferred; /* built, and the provider did not take it yet */
     uint64_t written_bytes; /* given to writes */
+    uint64_t write_post_ns; /* of the last write whose memory has not come back; 0: none */
 
     uint64_t unreported_bytes;
     uint32_t split_in; /* progress messages until one is to report half */
@@ -92,6 +91,12 @@ static struct put *put_of(struct session *session)
 static const struct put *put_of_const(const struct session *session)
 {
     return (const struct put *)session;
+}
+
+/* Only the stress workload makes life hard on purpose. */
+static bool disorderly(const struct session *session)
+{
+    return session->workload.kind == FABT_WORKLOAD_STRESS;
 }
 
 /* ---- handshake ---- */
@@ -138,7 +143,7 @@ static int take_buffers(struct put *put)
 {
     struct session *session = &put->base;
 
-    while (put->buffers_count < READY_DEPTH) {
+    while (put->buffers_count < session->workload.depth) {
         struct buffer *buffer = reserve_take(session->reserve);
 
         if (buffer == NULL)
@@ -177,16 +182,15 @@ static int put_begin(struct session *session)
     const struct options *options = session->options;
     struct wire_initial initial = {
         .nsources = options->sessions,
-        .id = session->number,
+        .id = session->wire_id,
         .address = session->endpoint.address,
         .extended = true,
         .extension =
             {
-                .workload = FABT_WORKLOAD_STRESS,
-                .pattern = 1,
-                .total_bytes = session->total_bytes,
+                .round = session->round,
+                .rounds = (uint16_t)options->rounds,
                 .run_id = session->run_id,
-                .session = session->number,
+                .session = session->wire_id,
                 .pid = (uint32_t)getpid(),
             },
     };
@@ -194,7 +198,8 @@ static int put_begin(struct session *session)
         control_rx_open(&put->vectors, &session->endpoint, FABT_KIND_VECTOR_RX, &session->failure);
 
     if (rc == 0)
-        rc = control_tx_open(&put->progress, &session->endpoint, true, &session->failure);
+        rc = control_tx_open(&put->progress, &session->endpoint, disorderly(session),
+                             &session->failure);
     if (rc == 0)
         rc = register_handshake(put);
     if (rc == 0)
@@ -205,6 +210,7 @@ static int put_begin(struct session *session)
         return rc;
     if (options->has_token)
         memcpy(initial.nonce, options->token, sizeof(initial.nonce));
+    workload_to_extension(&session->workload, &initial.extension);
     wire_encode_initial(&initial, put->hello_bytes);
     op_renew(&put->reply, &session->endpoint, FABT_KIND_ACK_RX);
     put->reply.len = sizeof(put->reply_bytes);
@@ -216,25 +222,34 @@ static int put_begin(struct session *session)
 /* An older get does only what it always did. */
 static int check_older_get(struct session *session)
 {
-    if (session->options->total_bytes != OPTIONS_TOTAL_BYTES)
-        return failure_set(&session->failure, -EPROTO,
-                           "this fabtget is older and takes sessions of %" PRIu64
-                           " bytes only: leave --total out",
-                           OPTIONS_TOTAL_BYTES);
-    return 0;
+    const struct workload *asked = &session->workload;
+    const struct workload usual = workload_default();
+
+    if (asked->kind == usual.kind && asked->pattern && asked->total_bytes == usual.total_bytes)
+        return 0;
+    return failure_set(&session->failure, -EPROTO,
+                       "this fabtget is older and does the stress workload of %" PRIu64
+                       " verified bytes only: leave --workload, --total, --duration and "
+                       "--no-verify out",
+                       usual.total_bytes);
 }
 
 /* A get of our kind says what it agreed to. */
 static int check_terms(struct session *session, const struct wire_extension *terms)
 {
+    const struct workload *asked = &session->workload;
+
     if (terms->version != WIRE_EXTENSION_VERSION)
         return failure_set(&session->failure, -EPROTO,
                            "fabtget answers with an extension block of version %u, expected %u",
                            terms->version, WIRE_EXTENSION_VERSION);
-    if (terms->total_bytes != session->total_bytes || terms->workload != FABT_WORKLOAD_STRESS)
+    if (terms->workload != asked->kind || terms->total_bytes != asked->total_bytes ||
+        terms->size_bytes != asked->size_bytes)
         return failure_set(&session->failure, -EPROTO,
-                           "fabtget agreed to %" PRIu64 " bytes, expected %" PRIu64,
-                           terms->total_bytes, session->total_bytes);
+                           "fabtget agreed to workload %u, %" PRIu64 " bytes in buffers of %" PRIu64
+                           ", expected %u, %" PRIu64 " and %" PRIu64,
+                           terms->workload, terms->total_bytes, terms->size_bytes, asked->kind,
+                           asked->total_bytes, asked->size_bytes);
     return 0;
 }
 
@@ -258,6 +273,7 @@ static int read_reply(struct put *put)
         session->peer_pid = ack.extension.pid;
     session->peer_address = ack.address;
     rc = domain_insert(session->domain, &ack.address, &session->peer, &session->failure);
+    session->failure.peer_lost = rc != 0; /* shm can't map a peer that is gone */
     if (rc == 0)
         session_started(session, put->reply.complete_ns);
     put->reply_read = true;
@@ -280,6 +296,10 @@ static int take_vectors(struct put *put)
             return failure_set(&session->failure, -EPROTO,
                                "a vector of %" PRIu32 " segments came after get's end of stream",
                                vector->count);
+        if (session->workload.kind == FABT_WORKLOAD_PINGPONG && put->write_post_ns != 0) {
+            latency_add(&session->round_trip, message->op.complete_ns - put->write_post_ns);
+            put->write_post_ns = 0;
+        }
         if (vector->count == 0) {
             put->eof_received = true;
             FABT_TRACE(eof, .session = session->number, .kind = FABT_KIND_VECTOR_RX,
@@ -309,10 +329,22 @@ static bool source_empty(const struct put *put)
     return put->filled_bytes == put->base.total_bytes;
 }
 
+/* A run by time ends where the stream is when the time is over; with -c only a signal ends it. */
+static void check_duration(struct put *put)
+{
+    struct session *session = &put->base;
+
+    if (session->total_bytes == UINT64_MAX && !session->options->expect_cancel &&
+        clock_now() >=
+            session->start_ns + session->options->warmup_ns + session->workload.duration_ns)
+        session->total_bytes = put->filled_bytes;
+}
+
 static void fill_buffers(struct put *put)
 {
     struct session *session = &put->base;
 
+    check_duration(put);
     while (!source_empty(put) && !ring_empty(&put->free_buffers)) {
         struct buffer *buffer = ring_pop(&put->free_buffers);
         const uint64_t left = session->total_bytes - put->filled_bytes;
@@ -321,7 +353,8 @@ static void fill_buffers(struct put *put)
         buffer->offset = put->filled_bytes;
         buffer->used = left < buffer->capacity ? (uint32_t)left : buffer->capacity;
         buffer->cut = buffer->children = buffer->children_out = 0;
-        pattern_fill(buffer->data, buffer->used, buffer->offset);
+        if (session->workload.pattern)
+            pattern_fill(buffer->data, buffer->used, buffer->offset);
         put->filled_bytes += buffer->used;
         ring_push(&put->ready, buffer);
         FABT_TRACE(buffer_take, .session = session->number, .buffer = buffer->index,
@@ -336,7 +369,10 @@ static void fill_buffers(struct put *put)
 
 static uint32_t segment_limit(const struct put *put)
 {
-    return put->base.options->contiguous ? 1 : put->base.fabric->rma_iov_limit;
+    /* Elsewhere than in the stress workload a write is one buffer into one of the same size. */
+    return put->base.options->contiguous || !disorderly(&put->base)
+               ? 1
+               : put->base.fabric->rma_iov_limit;
 }
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -505,6 +541,7 @@ static int post_write(struct put *put, struct write *write)
         return failure_set_peer_lost(&session->failure, rc, "cannot post an RDMA write: %s",
                                      fi_strerror(-rc));
     put->deferred = NULL;
+    put->write_post_ns = write->op.post_ns;
     session->counts.writes++;
     ring_push(&put->in_flight, write);
     return 0;
@@ -569,6 +606,8 @@ static bool all_written(const struct put *put)
 /* The deliberate disorder: the first message, then every 2048th, reports half. */
 static uint64_t split(struct put *put, uint64_t bytes)
 {
+    if (!disorderly(&put->base))
+        return bytes;
     if (put->split_in > 0) {
         put->split_in--;
         return bytes;
@@ -579,11 +618,24 @@ static uint64_t split(struct put *put, uint64_t bytes)
     return bytes / 2;
 }
 
+/* Is it time to report? A bandwidth run saves messages: half of its depth at once, as get then
+ * still has as many buffers to be written to. */
+static bool report_due(const struct put *put)
+{
+    const struct workload *workload = &put->base.workload;
+
+    if (all_written(put))
+        return true;
+    if (workload->kind != FABT_WORKLOAD_STREAM || ring_empty(&put->in_flight))
+        return put->unreported_bytes > 0;
+    return put->unreported_bytes >= workload->size_bytes * ((workload->depth + 1) / 2);
+}
+
 static void report(struct put *put)
 {
     struct session *session = &put->base;
 
-    while (!put->eof_sent && (put->unreported_bytes > 0 || all_written(put))) {
+    while (!put->eof_sent && report_due(put)) {
         struct control_message *message = control_tx_take(&put->progress);
         uint64_t bytes;
 
@@ -661,6 +713,21 @@ static int finish_if_done(struct put *put)
     return 0;
 }
 
+/* Use what get offers: posting makes room for more segments of vectors that are in. */
+static int write_all(struct put *put)
+{
+    uint64_t before;
+    int rc;
+
+    do {
+        before = put->written_bytes;
+        rc = take_vectors(put);
+        if (rc == 0)
+            rc = post_writes(put);
+    } while (rc == 0 && put->written_bytes != before && !disorderly(&put->base));
+    return rc;
+}
+
 static int put_advance(struct session *session)
 {
     struct put *put = put_of(session);
@@ -675,11 +742,8 @@ static int put_advance(struct session *session)
             return rc;
     }
     reap_writes(put);
-    rc = take_vectors(put);
-    if (rc != 0)
-        return rc;
     fill_buffers(put);
-    rc = post_writes(put);
+    rc = write_all(put);
     if (rc != 0 && rc != -FI_EAGAIN)
         return rc;
     report(put);
@@ -734,6 +798,8 @@ static void put_destroy(struct session *session)
     ring_free(&put->ready);
     ring_free(&put->free_writes);
     ring_free(&put->in_flight);
+    free(put->buffers);
+    free(put->writes);
     free(put);
 }
 
@@ -747,22 +813,29 @@ static const struct session_class put_class = {
 };
 
 struct session *put_create(const struct options *options, const struct fabric *fabric,
-                           uint32_t number, uint64_t run_id)
+                           uint32_t number, uint32_t round, uint64_t run_id)
 {
     struct put *put = calloc(1, sizeof(*put));
+    struct workload workload = options->workload;
+    const uint32_t depth = workload.depth;
 
     if (put == NULL)
         return NULL;
-    session_init(&put->base, &put_class, options, fabric, number);
-    put->base.wire_id = number;
+    workload.size_bytes = options->sizes[round];
+    session_init(&put->base, &put_class, options, fabric, number, &workload);
+    put->base.wire_id = number % options->local_sessions;
+    put->base.round = (uint16_t)round;
     put->base.run_id = run_id;
     put->base.peer_address = options->peer;
-    if (!ring_init(&put->free_buffers, READY_DEPTH) || !ring_init(&put->ready, READY_DEPTH) ||
-        !ring_init(&put->free_writes, WRITES_MAX) || !ring_init(&put->in_flight, WRITES_MAX)) {
+    put->buffers = calloc(depth, sizeof(*put->buffers));
+    put->writes = calloc(depth, sizeof(*put->writes));
+    if (put->buffers == NULL || put->writes == NULL || !ring_init(&put->free_buffers, depth) ||
+        !ring_init(&put->ready, depth) || !ring_init(&put->free_writes, depth) ||
+        !ring_init(&put->in_flight, depth)) {
         put_destroy(&put->base);
         return NULL;
     }
-    for (uint32_t i = 0; i < WRITES_MAX; i++)
+    for (uint32_t i = 0; i < depth; i++)
         ring_push(&put->free_writes, &put->writes[i]);
     return &put->base;
 }

@@ -7,8 +7,9 @@
 
 #include "session.h"
 
-/* A session to the listening endpoint at options->peer, or NULL when there is no memory. */
+/* A session of round `round` to the listening endpoint at options->peer, or NULL when there is no
+ * memory. */
 struct session *put_create(const struct options *options, const struct fabric *fabric,
-                           uint32_t number, uint64_t run_id);
+                           uint32_t number, uint32_t round, uint64_t run_id);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "clock.h"
@@ -13,7 +14,8 @@
 #define DRAIN_AT_END_NS (500 * NS_PER_MS)
 
 void session_init(struct session *session, const struct session_class *class,
-                  const struct options *options, const struct fabric *fabric, uint32_t number)
+                  const struct options *options, const struct fabric *fabric, uint32_t number,
+                  const struct workload *workload)
 {
     memset(session, 0, sizeof(*session));
     session->class = class;
@@ -21,7 +23,8 @@ void session_init(struct session *session, const struct session_class *class,
     session->fabric = fabric;
     session->number = number;
     session->peer = FI_ADDR_UNSPEC;
-    session->total_bytes = options->total_bytes;
+    session->workload = *workload;
+    session->total_bytes = workload_open_ended(workload) ? UINT64_MAX : workload->total_bytes;
 }
 
 static void trace_address(int32_t session, uint8_t cause, uint8_t kind,
@@ -40,8 +43,8 @@ static void trace_open(const struct session *session, uint8_t cause)
 {
     FABT_TRACE(session_open, .cause = cause, .session = session->number, .worker = session->worker,
                .wire_id = session->wire_id, .peer_pid = session->peer_pid,
-               .run_id = session->run_id, .workload = FABT_WORKLOAD_STRESS,
-               .total_bytes = session->total_bytes);
+               .run_id = session->run_id, .workload = session->workload.kind,
+               .total_bytes = session->workload.total_bytes);
 }
 
 void session_trace_state_dump(const struct session *session)
@@ -95,6 +98,7 @@ unsigned session_release(struct session *session)
     /* Buffers that an endpoint may still write to or read from are lost with it. */
     if (leaks == 0)
         leaks += session->class->release(session);
+    reserve_free(&session->own_reserve);
     session->leaks += leaks;
     return leaks;
 }
@@ -148,6 +152,11 @@ void session_begin(struct session *session, const struct session_host *host, uin
 
     session->domain = host->domain;
     session->reserve = host->reserve;
+    if (session->workload.kind != FABT_WORKLOAD_STRESS) {
+        session->own_size = (uint32_t)session->workload.size_bytes;
+        reserve_init(&session->own_reserve, &session->own_size, 1, host->worker);
+        session->reserve = &session->own_reserve;
+    }
     session->worker = host->worker;
     session->keep_endpoint = host->keep_endpoint;
     session->given_ns = session->activity_ns = now;
@@ -215,6 +224,16 @@ static void note_activity(struct session *session, uint64_t now)
     session->activity_ns = now;
 }
 
+/* The warm-up is over: what was before does not count. */
+static void start_figures(struct session *session, uint64_t now)
+{
+    session->warm_ns = now;
+    session->warm_counts = session->counts;
+    session->warm_ops = session->endpoint.counts;
+    memset(&session->latency, 0, sizeof(session->latency));
+    memset(&session->round_trip, 0, sizeof(session->round_trip));
+}
+
 void session_service(struct session *session, uint64_t now)
 {
     FABT_TRACE(session_service, .session = session->number, .contexts = session->contexts);
@@ -235,6 +254,11 @@ void session_service(struct session *session, uint64_t now)
     if (session->phase == FABT_PHASE_DRAIN && session->endpoint.outstanding == 0)
         close_session(session, now);
     note_activity(session, now);
+    atomic_store_explicit(&session->shown_bytes, session->counts.payload_bytes,
+                          memory_order_relaxed);
+    if (session->warm_ns == 0 && session->start_ns != 0 &&
+        now >= session->start_ns + session->options->warmup_ns)
+        start_figures(session, now);
     if (session->phase < FABT_PHASE_FINISH)
         set_state(session, session->retry ? (uint8_t)FABT_STATE_DEFERRED
                                           : session->class->waits_for(session));
@@ -289,6 +313,8 @@ void session_cancel(struct session *session, uint64_t now)
 void session_started(struct session *session, uint64_t now)
 {
     session->start_ns = now;
+    if (session->options->warmup_ns == 0)
+        session->warm_ns = now;
     trace_address((int32_t)session->number, FABT_CAUSE_START, FABT_ADDRESS_KIND_PEER,
                   &session->peer_address);
     session_enter(session, FABT_PHASE_TRANSFER);

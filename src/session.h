@@ -19,6 +19,8 @@
 #ifndef FABT_SESSION_H
 #define FABT_SESSION_H
 
+#include <stdatomic.h>
+
 #include "buffer.h"
 #include "control.h"
 #include "latency.h"
@@ -26,6 +28,7 @@
 #include "options.h"
 #include "ring.h"
 #include "wire.h"
+#include "workload.h"
 
 struct session;
 
@@ -58,10 +61,13 @@ struct session_counts {
 
 struct session {
     const struct session_class *class;
+    struct session *next; /* in its worker's inbox, then among its worker's sessions */
     const struct options *options;
     const struct fabric *fabric;
     struct domain *domain;   /* its worker's */
-    struct reserve *reserve; /* its worker's */
+    struct reserve *reserve; /* its worker's, or its own when the workload has its own size */
+    struct reserve own_reserve;
+    uint32_t own_size;
     struct endpoint endpoint;
     uint32_t number;
     uint32_t worker;
@@ -69,8 +75,10 @@ struct session {
     /* Agreed in the handshake. */
     struct address peer_address;
     fi_addr_t peer;
-    uint64_t total_bytes;
+    struct workload workload;
+    uint64_t total_bytes; /* UINT64_MAX while put has not said where it ends */
     uint64_t run_id;
+    uint16_t round; /* of put's sizes */
     uint32_t wire_id;
     uint32_t peer_pid;
 
@@ -85,7 +93,7 @@ struct session {
     bool keep_endpoint;
     bool released; /* endpoint, registrations and buffers are gone */
     bool through;  /* all is said and done but for the provider's last word: no error counts now */
-    bool settled;  /* its worker has told that it is closed */
+    atomic_bool settled; /* closed, and its worker is done with it; the main thread looks */
 
     uint64_t given_ns;    /* when its worker got it */
     uint64_t start_ns;    /* when payload could flow */
@@ -96,14 +104,20 @@ struct session {
     uint64_t failed_ns;
 
     struct session_counts counts;
-    struct latency latency; /* of writes, from post to delivery-complete */
+    struct latency latency;    /* of writes, from post to delivery-complete */
+    struct latency round_trip; /* put, pingpong: from a write's post to the memory's next offer */
+    uint64_t warm_ns;          /* when the warm-up was over; figures count from here; 0: not yet */
+    struct session_counts warm_counts; /* counts at that time */
+    struct op_counts warm_ops;
+    _Atomic uint64_t shown_bytes; /* payload_bytes, for the main thread */
     struct failure failure;
     unsigned leaks; /* libfabric objects that could not be closed */
 };
 
 /* Set up what the class does not: called before a session is handed over. */
 void session_init(struct session *session, const struct session_class *class,
-                  const struct options *options, const struct fabric *fabric, uint32_t number);
+                  const struct options *options, const struct fabric *fabric, uint32_t number,
+                  const struct workload *workload);
 
 /* What a worker lends to its sessions. With `keep_endpoint` a closed session's endpoint stays open,
  * and the worker closes it at its own end. */

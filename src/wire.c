@@ -48,6 +48,8 @@ static void encode_extension(const struct wire_extension *extension, uint8_t *at
     put64(at + 40, extension->run_id);
     put32(at + 48, extension->session);
     put32(at + 52, extension->pid);
+    memcpy(at + 56, &extension->round, sizeof(extension->round));
+    memcpy(at + 58, &extension->rounds, sizeof(extension->rounds));
 }
 
 static bool decode_extension(const uint8_t *at, struct wire_extension *extension)
@@ -67,6 +69,8 @@ static bool decode_extension(const uint8_t *at, struct wire_extension *extension
         .session = get32(at + 48),
         .pid = get32(at + 52),
     };
+    memcpy(&extension->round, at + 56, sizeof(extension->round));
+    memcpy(&extension->rounds, at + 58, sizeof(extension->rounds));
     return true;
 }
 
@@ -184,7 +188,11 @@ int wire_decode_vector(const uint8_t *bytes, size_t len, struct wire_vector *mes
 
         if (s.len == 0)
             return failure_set(failure, -EPROTO, "vector segment %" PRIu32 " is empty", i);
-        if (s.len > UINT64_MAX - s.addr || s.len > UINT64_MAX - m.total)
+        if (s.len > UINT64_MAX - m.total)
+            return failure_set(failure, -EPROTO,
+                               "vector segments together overflow: %" PRIu64 " and %" PRIu64,
+                               m.total, s.len);
+        if (s.len > UINT64_MAX - s.addr)
             return failure_set(failure, -EPROTO,
                                "vector segment %" PRIu32 " overflows: address %" PRIu64
                                ", length %" PRIu64,
@@ -229,6 +237,8 @@ const char *wire_status_text(uint8_t status)
         return "get does not know this version of the extension block";
     case WIRE_REFUSED_RESOURCES:
         return "get could not set the session up";
+    case WIRE_REFUSED_ROUNDS:
+        return "number of rounds beyond get's limit, or unlike that of other puts";
     default:
         return "a reason that this version does not know";
     }

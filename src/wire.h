@@ -33,12 +33,13 @@ enum {
 /* Why get refuses a session; travels in the extension block of the acknowledgement. */
 enum wire_status {
     WIRE_ACCEPTED = 0,
-    WIRE_REFUSED_SESSIONS = 1, /* put's -n is not get's */
-    WIRE_REFUSED_ID = 2,       /* session number beyond n */
-    WIRE_REFUSED_WORKLOAD = 3, /* a workload or payload get does not do */
-    WIRE_REFUSED_SIZE = 4,     /* a total, size or depth beyond get's limits */
-    WIRE_REFUSED_VERSION = 5,  /* an extension block get does not know */
-    WIRE_REFUSED_RESOURCES = 6 /* get could not set the session up */
+    WIRE_REFUSED_SESSIONS = 1,  /* put's -n is not get's */
+    WIRE_REFUSED_ID = 2,        /* session number beyond n */
+    WIRE_REFUSED_WORKLOAD = 3,  /* a workload or payload get does not do */
+    WIRE_REFUSED_SIZE = 4,      /* a total, size or depth beyond get's limits */
+    WIRE_REFUSED_VERSION = 5,   /* an extension block get does not know */
+    WIRE_REFUSED_RESOURCES = 6, /* get could not set the session up */
+    WIRE_REFUSED_ROUNDS = 7     /* more rounds than get allows, or not the rounds of other puts */
 };
 
 /* The extension block: 64 packed bytes at the end of the address field.
@@ -48,8 +49,9 @@ enum wire_status {
  *    9  workload (u8)       40  run id (u64)
  *   10  payload pattern (u8) 48 put's session number (u32)
  *   11  status (u8)         52  process id (u32)
- *   12  depth (u32)         56  zero (8 bytes)
- *   16  duration ns (u64)
+ *   12  depth (u32)         56  round (u16), from 0
+ *   16  duration ns (u64)   58  rounds (u16): put makes n sessions so many times; 0 is 1
+ *                           60  zero (4 bytes)
  */
 struct wire_extension {
     uint8_t version;
@@ -63,6 +65,8 @@ struct wire_extension {
     uint64_t run_id;
     uint32_t session;
     uint32_t pid;
+    uint16_t round;
+    uint16_t rounds;
 };
 
 #define WIRE_EXTENSION_VERSION 1

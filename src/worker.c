@@ -14,8 +14,8 @@
 #include "clock.h"
 
 enum {
-    BATCH = 64,              /* completions read at once */
-    QUEUE_PER_SESSION = 160, /* 64 receives, 64 writes, 16 sends, the handshake */
+    BATCH = 64,             /* completions read at once */
+    QUEUE_PER_SESSION = 96, /* 64 receives, 16 sends, the handshake; put's writes come on top */
     SLEEP_MAX_MS = 100,
 };
 
@@ -32,7 +32,8 @@ static int open_queue(struct worker *worker, struct failure *failure)
 {
     struct fid_domain *domain = worker->domain.domain;
     struct fi_cq_attr attr = {
-        .size = (size_t)worker->config.sessions_max * QUEUE_PER_SESSION,
+        .size = (size_t)worker->config.sessions_max *
+                (QUEUE_PER_SESSION + worker->config.options->workload.depth),
         .format = FI_CQ_FORMAT_TAGGED,
         .wait_obj = worker->config.options->wait ? FI_WAIT_FD : FI_WAIT_NONE,
     };
@@ -114,12 +115,9 @@ int worker_start(struct worker *worker, const struct worker_config *config, stru
     worker->cq_fd = worker->epoll_fd = worker->event_fd = -1;
     pthread_mutex_init(&worker->mutex, NULL);
     reserve_init(&worker->reserve, buffer_stress_lengths, BUFFER_STRESS_CYCLE, config->index);
-    worker->inbox = calloc(config->sessions_max, sizeof(struct session *));
-    worker->sessions = calloc(config->sessions_max, sizeof(struct session *));
-    if (worker->inbox == NULL || worker->sessions == NULL)
-        rc = failure_set(failure, -ENOMEM, "no memory for a worker");
-    else
-        rc = domain_open(&worker->domain, config->fabric, 2 * config->sessions_max, failure);
+    worker->inbox_end = &worker->inbox;
+    worker->sessions_end = &worker->sessions;
+    rc = domain_open(&worker->domain, config->fabric, 2 * config->sessions_max, failure);
     if (rc == 0)
         rc = open_queue(worker, failure);
     if (rc == 0)
@@ -143,7 +141,9 @@ void worker_kick(struct worker *worker)
 void worker_give(struct worker *worker, struct session *session)
 {
     pthread_mutex_lock(&worker->mutex);
-    worker->inbox[worker->inbox_count++] = session;
+    session->next = NULL;
+    *worker->inbox_end = session;
+    worker->inbox_end = &session->next;
     pthread_mutex_unlock(&worker->mutex);
     atomic_store_explicit(&worker->inbox_filled, true, memory_order_release);
     worker_kick(worker);
@@ -172,9 +172,6 @@ unsigned worker_close(struct worker *worker)
         close(worker->event_fd);
     worker->epoll_fd = worker->event_fd = -1;
     reserve_free(&worker->reserve);
-    free(worker->inbox);
-    free(worker->sessions);
-    worker->inbox = worker->sessions = NULL;
     pthread_mutex_destroy(&worker->mutex);
     return leaks;
 }
@@ -227,10 +224,8 @@ static bool read_error(struct worker *worker, uint64_t now)
 /* The queue itself is broken: no session can go on. */
 static void queue_failed(struct worker *worker, int code)
 {
-    for (uint32_t i = 0; i < worker->sessions_count; i++) {
-        struct session *session = worker->sessions[i];
-
-        if (session_closed(session) || session->failure.code != 0)
+    for (struct session *session = worker->sessions; session != NULL; session = session->next) {
+        if (session->phase >= FABT_PHASE_LINGER || session->failure.code != 0)
             continue;
         failure_set(&session->failure, code, "cannot read the completion queue: %s",
                     fi_strerror(-code));
@@ -267,7 +262,7 @@ static uint32_t poll_queue(struct worker *worker, uint64_t *now)
 
 static void take_inbox(struct worker *worker, uint64_t now)
 {
-    const uint32_t before = worker->sessions_count;
+    struct session *session;
     const struct session_host host = {
         .domain = &worker->domain,
         .cq = worker->cq,
@@ -281,28 +276,38 @@ static void take_inbox(struct worker *worker, uint64_t now)
     if (!atomic_load_explicit(&worker->inbox_filled, memory_order_acquire))
         return;
     pthread_mutex_lock(&worker->mutex);
-    for (uint32_t i = 0; i < worker->inbox_count; i++)
-        worker->sessions[worker->sessions_count++] = worker->inbox[i];
-    worker->inbox_count = 0;
+    session = worker->inbox;
+    worker->inbox = NULL;
+    worker->inbox_end = &worker->inbox;
     atomic_store_explicit(&worker->inbox_filled, false, memory_order_relaxed);
     pthread_mutex_unlock(&worker->mutex);
-    for (uint32_t i = before; i < worker->sessions_count; i++) {
-        struct session *session = worker->sessions[i];
-
+    *worker->sessions_end = session;
+    for (; session != NULL; session = session->next) {
+        worker->sessions_end = &session->next;
         session_begin(session, &host, now);
         worker->open_count++;
+        worker->served++;
         if (worker->cancelled)
             session_cancel(session, now);
     }
 }
 
-/* Tell the main thread that a session is closed. */
-static void settle(struct worker *worker, struct session *session)
+/* A session is closed: take it out of the list at `*link`, and tell the main thread. */
+static void settle(struct worker *worker, struct session **link)
 {
+    struct session *session = *link;
     const uint64_t one = 1;
 
-    session->settled = true;
+    *link = session->next;
+    if (worker->sessions_end == &session->next)
+        worker->sessions_end = link;
+    session->next = NULL;
+    if (session->keep_endpoint) {
+        session->next = worker->kept;
+        worker->kept = session;
+    }
     worker->open_count--;
+    atomic_store_explicit(&session->settled, true, memory_order_release);
     if (write(worker->config.done_fd, &one, sizeof(one)) < 0)
         return; /* the counter is full: the reader will look anyway */
 }
@@ -310,21 +315,25 @@ static void settle(struct worker *worker, struct session *session)
 static uint32_t service_sessions(struct worker *worker, uint64_t now)
 {
     const bool check = now >= worker->next_check_ns;
+    struct session **link = &worker->sessions;
     uint32_t serviced = 0;
 
     if (check)
         worker->next_check_ns = now + CHECK_NS;
-    for (uint32_t i = 0; i < worker->sessions_count; i++) {
-        struct session *session = worker->sessions[i];
+    while (*link != NULL) {
+        struct session *session = *link;
 
+        /* One that could not open is closed without ever having been serviced. */
         if (!session_closed(session) && session_due(session)) {
             serviced += session->contexts > 0;
             session_service(session, now);
         }
         if (check)
             session_check_time(session, now);
-        if (session_closed(session) && !session->settled)
-            settle(worker, session);
+        if (session_closed(session))
+            settle(worker, link);
+        else
+            link = &session->next;
     }
     return serviced;
 }
@@ -334,8 +343,8 @@ static void cancel_sessions(struct worker *worker, uint64_t now)
     if (worker->cancelled || !atomic_load_explicit(worker->config.cancel, memory_order_acquire))
         return;
     worker->cancelled = true;
-    for (uint32_t i = 0; i < worker->sessions_count; i++)
-        session_cancel(worker->sessions[i], now);
+    for (struct session *session = worker->sessions; session != NULL; session = session->next)
+        session_cancel(session, now);
 }
 
 static void trace_worker(const struct worker *worker, uint8_t cause)
@@ -351,19 +360,15 @@ static void state_dump(struct worker *worker, uint64_t now)
         return;
     worker->next_dump_ns = now + DUMP_NS;
     trace_worker(worker, FABT_CAUSE_STATE_DUMP);
-    for (uint32_t i = 0; i < worker->sessions_count; i++) {
-        if (!session_closed(worker->sessions[i]))
-            session_trace_state_dump(worker->sessions[i]);
-    }
+    for (struct session *session = worker->sessions; session != NULL; session = session->next)
+        session_trace_state_dump(session);
 }
 
 static void window_end(struct worker *worker, uint64_t now)
 {
     load_window_end(&worker->load, now, worker->config.index, worker->open_count);
-    for (uint32_t i = 0; i < worker->sessions_count; i++) {
-        if (!session_closed(worker->sessions[i]))
-            session_trace_counts(worker->sessions[i]);
-    }
+    for (struct session *session = worker->sessions; session != NULL; session = session->next)
+        session_trace_counts(session);
     state_dump(worker, now);
 }
 
@@ -371,8 +376,9 @@ static void window_end(struct worker *worker, uint64_t now)
 
 static bool any_due(const struct worker *worker)
 {
-    for (uint32_t i = 0; i < worker->sessions_count; i++) {
-        if (!session_closed(worker->sessions[i]) && session_due(worker->sessions[i]))
+    for (const struct session *session = worker->sessions; session != NULL;
+         session = session->next) {
+        if (session_closed(session) || session_due(session))
             return true;
     }
     return atomic_load_explicit(&worker->inbox_filled, memory_order_acquire);
@@ -401,9 +407,8 @@ static int sleep_limit(const struct worker *worker, uint64_t now)
 {
     uint64_t limit = SLEEP_MAX_MS * NS_PER_MS;
 
-    for (uint32_t i = 0; i < worker->sessions_count; i++) {
-        const struct session *session = worker->sessions[i];
-
+    for (const struct session *session = worker->sessions; session != NULL;
+         session = session->next) {
         if (session->phase != FABT_PHASE_LINGER && session->phase != FABT_PHASE_DRAIN)
             continue;
         if (session->deadline_ns <= now)
@@ -509,8 +514,12 @@ static void run(struct worker *worker)
         }
     }
     window_end(worker, clock_now());
-    for (uint32_t i = 0; i < worker->sessions_count; i++)
-        session_release(worker->sessions[i]);
+    while (worker->kept != NULL) {
+        struct session *session = worker->kept;
+
+        worker->kept = session->next;
+        session_release(session);
+    }
 }
 
 static void trace_stats(const struct worker *worker)
@@ -521,7 +530,7 @@ static void trace_stats(const struct worker *worker)
                .loops_no_completion = load->loops_no_completion,
                .loops_no_session = load->loops_no_session, .waits = worker->waits,
                .waits_refused = worker->waits_refused, .sleeps = load->sleeps,
-               .migrations = load->migrations, .sessions = worker->sessions_count);
+               .migrations = load->migrations, .sessions = worker->served);
 }
 
 static void *worker_main(void *argument)

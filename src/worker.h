@@ -21,7 +21,7 @@ struct worker_config {
     uint32_t instance; /* of the process, for traces */
     uint32_t index;
     int pinned_cpu;            /* -1: not pinned */
-    uint32_t sessions_max;     /* that it will be given at most */
+    uint32_t sessions_max;     /* open at a time at most */
     int done_fd;               /* eventfd: 1 is added for each session that closes */
     const atomic_bool *cancel; /* set once: cancel all sessions */
 };
@@ -39,15 +39,17 @@ struct worker {
     int event_fd; /* inbox, cancellation, stop */
 
     pthread_mutex_t mutex;
-    struct session **inbox; /* sessions_max places */
-    uint32_t inbox_count;
+    struct session *inbox; /* oldest first */
+    struct session **inbox_end;
     atomic_bool inbox_filled;
     atomic_bool stop;
 
     /* The thread's own. */
-    struct session **sessions;
-    uint32_t sessions_count;
-    uint32_t open_count; /* not closed */
+    struct session *sessions; /* open ones */
+    struct session **sessions_end;
+    struct session *kept; /* closed ones whose endpoint is kept */
+    uint32_t open_count;
+    uint32_t served; /* sessions it was given in all */
     bool cancelled;
     struct reserve reserve;
     struct load load;
@@ -63,7 +65,7 @@ struct worker {
 int worker_start(struct worker *worker, const struct worker_config *config,
                  struct failure *failure);
 
-/* Hand a session over. The worker must have room (sessions_max). */
+/* Hand a session over. */
 void worker_give(struct worker *worker, struct session *session);
 
 /* Wake it up, to see a cancellation. Any thread may call it. */

@@ -39,10 +39,12 @@ static void open_side(struct rig *rig, struct rig_side *side, enum role role,
         .local_sessions = 1,
         .contiguous = role == ROLE_PUT && rig->setup.contiguous,
         .reregister = rig->setup.reregister,
-        .total_bytes = rig->setup.total_bytes,
+        .workload = workload_default(),
+        .rounds = 1,
         .timeout_ns = UINT64_C(60000000000),
         .hello_timeout_ns = UINT64_C(300000000000),
     };
+    side->options.workload.total_bytes = rig->setup.total_bytes;
     fake_fabric_open(&side->fabric, rig->net, limits);
     assert_int_equal(domain_open(&side->domain, &side->fabric, 2, &failure), 0);
     assert_int_equal(fi_cq_open(side->domain.domain, &attr, &side->cq, NULL), 0);
@@ -103,7 +105,7 @@ static void begin(struct rig_side *side)
 
 void rig_start_put(struct rig *rig)
 {
-    rig->put.session = put_create(&rig->put.options, &rig->put.fabric, 0, 0x1234);
+    rig->put.session = put_create(&rig->put.options, &rig->put.fabric, 0, 0, 0x1234);
     watch_put(&rig->watch, rig->put.session,
               rig->setup.contiguous ? 1 : rig->put.fabric.rma_iov_limit,
               rig->put.fabric.tx_iov_limit);
@@ -112,7 +114,13 @@ void rig_start_put(struct rig *rig)
 
 void rig_start_get(struct rig *rig, const struct wire_initial *initial)
 {
-    rig->get.session = get_create(&rig->get.options, &rig->get.fabric, 0, initial);
+    struct workload workload = workload_default();
+    struct failure failure = {0};
+
+    if (initial->extended)
+        assert_int_equal(workload_from_extension(&workload, &initial->extension, &failure),
+                         WIRE_ACCEPTED);
+    rig->get.session = get_create(&rig->get.options, &rig->get.fabric, 0, initial, &workload);
     watch_get(&rig->watch, rig->get.session);
     begin(&rig->get);
 }

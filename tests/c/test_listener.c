@@ -20,6 +20,7 @@ struct fixture {
 
     /* of the last poll */
     struct wire_initial initial;
+    struct workload workload;
     struct failure reason;
 };
 
@@ -44,7 +45,6 @@ static void open_with(struct fixture *f, uint32_t sessions, uint64_t mr_mode)
     fake_fabric_open(&f->fabric, f->net, &limits);
     f->options.role = ROLE_GET;
     f->options.sessions = f->options.local_sessions = sessions;
-    f->options.total_bytes = OPTIONS_TOTAL_BYTES;
     f->options.total_limit = UINT64_MAX;
     assert_int_equal(listener_open(&f->listener, &f->fabric, &f->options, &failure), 0);
     f->put = fake_peer_open(f->net);
@@ -67,7 +67,7 @@ static struct wire_initial good(const struct fixture *f)
         .nsources = f->options.sessions,
         .address = fake_address(f->put),
         .extended = true,
-        .extension = {.version = 1, .pattern = 1, .total_bytes = OPTIONS_TOTAL_BYTES},
+        .extension = {.version = 1, .pattern = 1, .total_bytes = WORKLOAD_STRESS_BYTES},
     };
 }
 
@@ -90,7 +90,7 @@ static void send_initial(struct fixture *f, const struct wire_initial *initial)
 static enum listener_verdict verdict_of(struct fixture *f)
 {
     f->reason = (struct failure){0};
-    return listener_poll(&f->listener, &f->initial, &f->reason);
+    return listener_poll(&f->listener, &f->initial, &f->workload, &f->reason);
 }
 
 static size_t receives_posted(const struct fixture *f)
@@ -210,14 +210,14 @@ static void what_get_does_not_do_is_refused_with_a_reason(void **state)
     struct wire_initial initial;
 
     (void)state;
-    open_with(&f, 4, FI_MR_LOCAL);
+    open_with(&f, 8, FI_MR_LOCAL);
     f.options.total_limit = 1000000000;
     initial = good(&f);
     initial.nsources = 3;
-    assert_refused(&f, &initial, WIRE_REFUSED_SESSIONS, "3, expected 4");
+    assert_refused(&f, &initial, WIRE_REFUSED_SESSIONS, "3, expected 8");
     initial = good(&f);
-    initial.id = 5;
-    assert_refused(&f, &initial, WIRE_REFUSED_ID, "5");
+    initial.id = 9;
+    assert_refused(&f, &initial, WIRE_REFUSED_ID, "9");
     initial = good(&f);
     initial.extension.version = 2;
     assert_refused(&f, &initial, WIRE_REFUSED_VERSION, "version 2");

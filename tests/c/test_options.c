@@ -3,6 +3,7 @@
  * Description: the command line. Every short option and its long form mean the same; the defaults
  * are the documented ones; whatever does not parse or is out of range is a usage error (exit code
  * 2) in one line that names the option and the value. */
+#include "fabt_events.h"
 #include "harness.h"
 
 #include <errno.h>
@@ -53,7 +54,9 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(get.action, ACTION_RUN);
     assert_int_equal(get.sessions, 1);
     assert_int_equal(get.local_sessions, 1);
-    assert_int_equal(get.total_bytes, 7600000);
+    assert_int_equal(get.workload.total_bytes, 7600000);
+    assert_int_equal(get.workload.kind, FABT_WORKLOAD_STRESS);
+    assert_int_equal(get.rounds, 1);
     assert_int_equal(get.sessions_per_worker, 8);
     assert_int_equal(get.placement, PLACEMENT_PACK);
     assert_null(get.address_file);
@@ -152,12 +155,38 @@ static void sizes_and_times_reach_the_options(void **state)
                                        "--bind", "127.0.0.1", "--json", "-", ADDRESS));
 
     (void)state;
-    assert_int_equal(options.total_bytes, 64 << 20);
+    assert_int_equal(options.workload.total_bytes, 64 << 20);
     assert_int_equal(options.timeout_ns, 500000000);
     assert_int_equal(options.hello_timeout_ns, 500000000);
     assert_string_equal(options.provider, "shm");
     assert_string_equal(options.bind, "127.0.0.1");
     assert_string_equal(options.json_file, "-");
+}
+
+static void workloads_are_complete(void **state)
+{
+    const struct options stream = parse_good(
+        ROLE_PUT, ARGUMENTS("--workload", "stream", "--size", "64,1K-8K", "--depth", "7", ADDRESS));
+    const struct options pingpong =
+        parse_good(ROLE_PUT, ARGUMENTS("--workload", "pingpong", "--total", "1M", "--warmup", "1s",
+                                       "--no-verify", ADDRESS));
+
+    (void)state;
+    assert_int_equal(stream.workload.kind, FABT_WORKLOAD_STREAM);
+    assert_int_equal(stream.rounds, 5);
+    assert_int_equal(stream.sizes[0], 64);
+    assert_int_equal(stream.sizes[1], 1024);
+    assert_int_equal(stream.sizes[4], 8192);
+    assert_int_equal(stream.workload.depth, 7);
+    assert_int_equal(stream.workload.total_bytes, 0);
+    assert_int_equal(stream.workload.duration_ns, 3000000000); /* without --total: for a while */
+    assert_true(stream.workload.pattern);
+    assert_int_equal(pingpong.workload.depth, 1);
+    assert_int_equal(pingpong.workload.total_bytes, 1 << 20);
+    assert_int_equal(pingpong.workload.duration_ns, 0);
+    assert_int_equal(pingpong.warmup_ns, 1000000000);
+    assert_int_equal(pingpong.sizes[0], 64);
+    assert_false(pingpong.workload.pattern);
 }
 
 static void workers_follow_from_sessions(void **state)
@@ -428,6 +457,27 @@ static void help_describes_each_option(void **state)
     }
 }
 
+static void workloads_that_make_no_sense_are_refused(void **state)
+{
+    static const struct refusal cases[] = {
+        {ROLE_PUT, {"--workload", "burst", ADDRESS}, {"--workload", "burst"}},
+        {ROLE_PUT, {"--size", "64", ADDRESS}, {"--size", "stress"}},
+        {ROLE_PUT, {"--depth", "2", ADDRESS}, {"--depth", "stress"}},
+        {ROLE_PUT, {"--workload", "stream", "--size", "0", ADDRESS}, {"--size", "'0'"}},
+        {ROLE_PUT, {"--workload", "stream", "--size", "4K-64", ADDRESS}, {"--size", "4K-64"}},
+        {ROLE_PUT, {"--workload", "stream", "--size", "1G", ADDRESS}, {"--size", "1 GiB"}},
+        {ROLE_PUT, {"--workload", "pingpong", "--depth", "2", ADDRESS}, {"--depth", "pingpong"}},
+        {ROLE_PUT, {"--total", "1", "--duration", "1s", ADDRESS}, {"--total", "--duration"}},
+        {ROLE_PUT, {"--duration", "0", ADDRESS}, {"--duration", "'0'"}},
+        {ROLE_PUT, {"--warmup", "soon", ADDRESS}, {"--warmup", "soon"}},
+        {ROLE_GET, {"--contiguous", ""}, {"--contiguous", "fabtput"}},
+        {ROLE_PUT, {"--address-file=x", ADDRESS}, {"--address-file", "fabtget"}},
+    };
+
+    (void)state;
+    assert_refused(cases, COUNT_OF(cases));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,6 +489,8 @@ int main(void)
         cmocka_unit_test(help_and_version_need_no_address),
         cmocka_unit_test(auto_pins_to_all_that_are_allowed),
         cmocka_unit_test(sizes_and_times_reach_the_options),
+        cmocka_unit_test(workloads_are_complete),
+        cmocka_unit_test(workloads_that_make_no_sense_are_refused),
         cmocka_unit_test(workers_follow_from_sessions),
         cmocka_unit_test(token_is_read_from_its_file),
         cmocka_unit_test(a_bad_token_is_not_repeated),

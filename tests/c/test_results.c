@@ -46,7 +46,7 @@ static int make_engine(void **state)
         session->counts.fragments = 10 + i;
         session->endpoint.counts.deferred = 20 + i;
         session->endpoint.counts.out_of_order = 30 + i;
-        session->start_ns = (i == 0 ? 1000 : 1250) * MS;
+        session->start_ns = session->warm_ns = (i == 0 ? 1000 : 1250) * MS;
         session->end_ns = (i == 0 ? 1500 : 2250) * MS;
         for (unsigned k = 1; k <= 100; k++)
             latency_add(&session->latency, (k + 100 * i) * 1000);
@@ -123,6 +123,55 @@ static void the_table_adds_up(void **state)
         if (i == 0 || i == 3 || i >= 7)
             assert_near(total[i], first[i] + second[i], 0);
     }
+    free(table);
+}
+
+static void the_warm_up_does_not_count(void **state)
+{
+    struct fixture *f = *state;
+    struct session *session = f->sessions[0];
+    char *table = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&table, &size);
+    double first[10];
+
+    session->warm_ns = session->start_ns + 250 * MS;
+    session->warm_counts.payload_bytes = 3 << 18;
+    session->warm_counts.writes = 60;
+    session->warm_counts.fragments = 4;
+    session->warm_ops.deferred = 5;
+    session->warm_ops.out_of_order = 6;
+    results_print(&f->engine, out);
+    fclose(out);
+    assert_int_equal(row_of(table, "0", first, 10), 10);
+    assert_near(first[0], 1 << 18, 0);
+    assert_near(first[1], 0.25, 0.001);
+    assert_near(first[2], 1.0, 0.01);
+    assert_near(first[3], 40, 0);
+    assert_near(first[7], 15, 0);
+    assert_near(first[8], 6, 0);
+    assert_near(first[9], 24, 0);
+    free(table);
+}
+
+static void a_sweep_has_a_row_a_size(void **state)
+{
+    struct fixture *f = *state;
+    char *table = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&table, &size);
+    double row[10];
+
+    f->sessions[0]->workload.size_bytes = 64;
+    f->sessions[1]->workload.size_bytes = 4096;
+    f->sessions[1]->round = 1;
+    results_print(&f->engine, out);
+    fclose(out);
+    assert_int_equal(row_of(table, "64", row, 10), 10);
+    assert_near(row[0], 1 << 20, 0);
+    assert_int_equal(row_of(table, "4096", row, 10), 10);
+    assert_near(row[0], 3 << 20, 0);
+    assert_null(strstr(table, "total"));
     free(table);
 }
 
@@ -243,6 +292,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_ENGINE(the_table_adds_up),
+        WITH_ENGINE(the_warm_up_does_not_count),
+        WITH_ENGINE(a_sweep_has_a_row_a_size),
         WITH_ENGINE(a_session_without_writes_has_no_latency),
         WITH_ENGINE(the_document_says_the_same),
         WITH_ENGINE(the_document_has_a_failures_text),

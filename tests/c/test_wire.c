@@ -43,6 +43,8 @@ static const struct wire_extension extension = {
     .run_id = 0x4847464544434241,
     .session = 0x54535251,
     .pid = 0x64636261,
+    .round = 0x7271,
+    .rounds = 0x7473,
 };
 
 static void extension_by_hand(uint8_t *at)
@@ -59,6 +61,7 @@ static void extension_by_hand(uint8_t *at)
     at64(at, 40, 0x4847464544434241);
     at32(at, 48, 0x54535251);
     at32(at, 52, 0x64636261);
+    at32(at, 56, 0x74737271);
 }
 
 static void assert_same_extension(const struct wire_extension *a, const struct wire_extension *b)
@@ -74,6 +77,8 @@ static void assert_same_extension(const struct wire_extension *a, const struct w
     assert_int_equal(a->run_id, b->run_id);
     assert_int_equal(a->session, b->session);
     assert_int_equal(a->pid, b->pid);
+    assert_int_equal(a->round, b->round);
+    assert_int_equal(a->rounds, b->rounds);
 }
 
 /* ---- initial ---- */
@@ -603,12 +608,12 @@ static void random_bytes_do_no_harm(void **state)
 static void each_refusal_has_a_reason_of_its_own(void **state)
 {
     (void)state;
-    for (unsigned a = WIRE_ACCEPTED; a <= WIRE_REFUSED_RESOURCES + 1u; a++) {
+    for (unsigned a = WIRE_ACCEPTED; a <= WIRE_REFUSED_ROUNDS + 1u; a++) {
         assert_true(strlen(wire_status_text((uint8_t)a)) > 0);
         for (unsigned b = WIRE_ACCEPTED; b < a; b++)
             assert_string_not_equal(wire_status_text((uint8_t)a), wire_status_text((uint8_t)b));
     }
-    assert_string_equal(wire_status_text(255), wire_status_text(WIRE_REFUSED_RESOURCES + 1));
+    assert_string_equal(wire_status_text(255), wire_status_text(WIRE_REFUSED_ROUNDS + 1));
 }
 
 int main(void)

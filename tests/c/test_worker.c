@@ -38,7 +38,8 @@ static void open_crew(struct crew *crew, bool wait)
         .sessions = 1,
         .local_sessions = 1,
         .wait = wait,
-        .total_bytes = OPTIONS_TOTAL_BYTES,
+        .workload = workload_default(),
+        .rounds = 1,
         .timeout_ns = UINT64_C(60000000000),
         .hello_timeout_ns = UINT64_C(60000000000),
     };
@@ -66,7 +67,7 @@ static void give_all(struct crew *crew)
     for (unsigned s = 0; s < SESSIONS; s++) {
         for (unsigned w = 0; w < WORKERS; w++) {
             crew->sessions[w][s] =
-                put_create(&crew->options, &crew->fabrics[w], w * SESSIONS + s, 0);
+                put_create(&crew->options, &crew->fabrics[w], w * SESSIONS + s, 0, 0);
             assert_non_null(crew->sessions[w][s]);
             worker_give(&crew->workers[w], crew->sessions[w][s]);
         }

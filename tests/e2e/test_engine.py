@@ -287,3 +287,82 @@ def test_without_tracing_there_is_no_lttng(world: World, program: str) -> None:
         pytest.skip("FABT_NONE_BUILD names no build with -Dtracing=none")
     assert references(Path(folder, "src", program)) == []
     assert references(world.get.with_name(program)) != []
+
+
+def results(done: Done) -> dict[str, Any]:
+    """The JSON document of a run that ended well."""
+    assert done.code == 0, done.err
+    document = json.loads(done.out[done.out.index("{") :])
+    assert isinstance(document, dict)
+    return document
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("verify", [True, False])
+def test_stream_moves_its_total(world: World, provider: str, verify: bool) -> None:
+    """A bandwidth run of two sessions: a write a buffer, nothing split, the last buffer short."""
+    total = 100 * 4096 + 1
+    options = ["-n", "2", "--json", "-"] + ([] if verify else ["--no-verify"])
+    asked = ["--workload", "stream", "--size", "4K", "--depth", "5", "--total", str(total)]
+    get, put = pair(world, provider, options, [*options, *asked])
+    for document in (results(get), results(put)):
+        assert [row["bytes"] for row in document["sessions"]] == [total, total]
+        assert [row["workload"] for row in document["sessions"]] == ["stream", "stream"]
+        assert document["total"]["fragments"] == 0
+    assert results(put)["total"]["writes"] == 2 * 101
+    assert results(put)["total"]["write_latency"]["samples"] == 2 * 101
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_pingpong_by_time(world: World, provider: str) -> None:
+    """Round trips until the time is over: each write's memory comes back, both ends count alike."""
+    options = ["--json", "-"]
+    asked = ["--workload", "pingpong", "--size", "100", "--duration", "300ms"]
+    get, put = pair(world, provider, options, [*options, *asked])
+    moved = results(put)["total"]
+    assert moved["bytes"] == results(get)["total"]["bytes"] == 100 * moved["writes"] > 0
+    # The last write's memory need not come back: get answers the end of the stream instead.
+    assert moved["round_trip"]["samples"] in (moved["writes"], moved["writes"] - 1)
+
+
+def test_a_sweep_goes_through_its_sizes(world: World) -> None:
+    """Two puts of one session each go through three sizes; get learns of the rounds from them."""
+    sweep = ["-n", "2", "-k", "1", "--json", "-", "--workload", "stream", "--size", "64,1K-2K"]
+    sweep += ["--total", "10K"]
+    get, *puts = pair(world, "shm", ["-n", "2", "--json", "-"], sweep, sweep)
+    assert [row["size_bytes"] for row in results(get)["rounds"]] == [64, 1024, 2048]
+    assert [row["bytes"] for row in results(get)["rounds"]] == [2 * 10240] * 3
+    for put in puts:
+        assert [row["bytes"] for row in results(put)["rounds"]] == [10240] * 3
+
+
+def test_the_warm_up_is_left_out(world: World) -> None:
+    """The figures begin after the warm-up; get, without one, counts everything."""
+    options = ["--json", "-"]
+    asked = ["--workload", "stream", "--size", "1K", "--duration", "300ms", "--warmup", "200ms"]
+    get, put = pair(world, "shm", options, [*options, *asked])
+    assert 0 < results(put)["total"]["bytes"] < results(get)["total"]["bytes"]
+    assert results(put)["total"]["seconds"] < results(get)["total"]["seconds"]
+
+
+def test_an_expected_cancellation_outlasts_the_duration(world: World) -> None:
+    """With -c a run by time goes on until the signal."""
+    server = world.start(world.get, *common("shm"), "-c")
+    address = first_line(server)
+    asked = ["--workload", "stream", "--size", "1K", "--duration", "1ms", "--json", "-"]
+    client = world.start(world.put, *common("shm"), "-c", *asked, address)
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:  # both must still run well after the duration
+        assert server.poll() is None and client.poll() is None
+    for process in (server, client):
+        process.send_signal(signal.SIGINT)
+    assert world.finish(server).code == 0
+    assert results(world.finish(client))["cancelled"] is True
+
+
+def test_get_keeps_to_its_limit(world: World) -> None:
+    """get's --total bounds what a put may send; the refusal says so on both sides."""
+    get, put = pair(world, "shm", ["--total", "1K"], ["--total", "2K"])
+    assert get.code == put.code == 1
+    assert "--total allows 1024" in get.err
+    assert "refused the session" in put.err and "limits" in put.err
