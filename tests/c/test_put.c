@@ -118,7 +118,7 @@ static bool read_progress(struct script *script, uint64_t *filled, uint64_t *lef
 
 static void assert_progress(struct script *script, uint64_t filled, uint64_t leftover)
 {
-    uint64_t f, l;
+    uint64_t f = 0, l = 0;
 
     assert_true(read_progress(script, &f, &l));
     assert_int_equal(f, filled);

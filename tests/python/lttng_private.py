@@ -74,7 +74,8 @@ class PrivateLttng:
         assert keeper.stdout is not None
         if keeper.stdout.readline() == "ready\n":
             self._keeper = keeper
-            self._prefix = ["nsenter", "-t", str(keeper.pid), "-m", "-n", "--wd=."]
+            # -r: entering a mount namespace resets the root folder, which may be a chroot's.
+            self._prefix = ["nsenter", "-t", str(keeper.pid), "-m", "-n", "-r", "--wd=."]
             return
         _, reason = keeper.communicate()
         if Path("/run/lttng/lttng-sessiond.pid").exists():
