@@ -27,6 +27,8 @@
 #define REFUSAL_NS (NS_PER_S)
 
 enum {
+    HANG_S = 10,           /* without a round, beyond all time-outs: the provider hangs */
+    HANG_CANCEL_S = 8,     /* the same once cancelled: a drain takes 2 s at most */
     WAIT_LISTENING_MS = 2, /* without a reliable wake-up for initial messages */
     WAIT_MS = 100,
     VERDICTS_A_ROUND = 64,
@@ -210,6 +212,42 @@ static int start_workers(struct engine *engine, struct failure *failure)
     return 0;
 }
 
+/* Nothing can be closed any more: what is traced so far is safe, the rest the system takes back. */
+static void provider_hangs(void *argument, const char *name, uint32_t seconds)
+{
+    const struct engine *engine = argument;
+    char text[256];
+
+    snprintf(text, sizeof(text),
+             "%s hangs inside provider %.60s for %" PRIu32
+             " s: the process ends (a peer that was killed can leave shared memory locked)",
+             name, engine->fabric.info->fabric_attr->prov_name, seconds);
+    fabt_trace_writer_start(engine->instance, FABT_WRITER_THREADS - 1);
+    FABT_TRACE(error, .session = -1, .code = -FI_ETIMEDOUT, .text = text);
+    engine->note(text);
+    _exit(1);
+}
+
+/* Watch the main thread, and the workers if there are any, for `limit_s` seconds without a round.
+ */
+static int start_watchdog(struct engine *engine, uint32_t workers, uint64_t limit_s,
+                          struct failure *failure)
+{
+    bool added = watchdog_add(&engine->watchdog, &engine->heartbeat, "the main thread");
+
+    engine->watchdog.hangs = provider_hangs;
+    engine->watchdog.argument = engine;
+    for (uint32_t i = 0; i < workers && added; i++) {
+        char name[24];
+
+        snprintf(name, sizeof(name), "worker %" PRIu32, i);
+        added = watchdog_add(&engine->watchdog, &engine->workers[i].heartbeat, name);
+    }
+    if (!added)
+        return failure_set(failure, -ENOMEM, "no memory for the watchdog");
+    return watchdog_start(&engine->watchdog, (uint32_t)limit_s, failure);
+}
+
 static int set_up(struct engine *engine, struct failure *failure)
 {
     const struct options *options = engine->options;
@@ -239,6 +277,8 @@ static int set_up(struct engine *engine, struct failure *failure)
     trace_info(engine->fabric.info, FABT_INFO_KIND_CHOSEN);
     engine->next_dump_ns = clock_now() + DUMP_NS;
     rc = start_workers(engine, failure);
+    if (rc == 0)
+        rc = start_watchdog(engine, workers, options->timeout_ns / NS_PER_S + HANG_S, failure);
     if (rc == 0)
         trace_params(engine, FABT_CAUSE_START);
     return rc;
@@ -351,6 +391,7 @@ static void take_signals(struct engine *engine)
             continue;
         engine->signal = (int)info.ssi_signo;
         engine->cancel_ns = clock_now();
+        watchdog_limit(&engine->watchdog, HANG_CANCEL_S);
         atomic_store_explicit(&engine->cancel, true, memory_order_release);
         for (uint32_t i = 0; i < engine->workers_count; i++)
             worker_kick(&engine->workers[i]);
@@ -539,6 +580,7 @@ static int serve(struct engine *engine, struct failure *failure)
         uint64_t now;
         int rc;
 
+        heartbeat_beat(&engine->heartbeat);
         take_signals(engine);
         take_closed(engine);
         rc = engine->options->role == ROLE_GET ? listen_for_sessions(engine, failure)
@@ -564,10 +606,12 @@ static void finish_refusals(struct engine *engine)
         wait_for_events(engine);
 }
 
+/* The watchdog ends with what it watches: printing may take as long as the reader likes. */
 static void join_workers(struct engine *engine)
 {
     for (uint32_t i = 0; i < engine->workers_count; i++)
         worker_join(&engine->workers[i]);
+    watchdog_stop(&engine->watchdog);
 }
 
 static void trace_end(const struct engine *engine)
@@ -643,6 +687,12 @@ static void close_fd(int fd)
 
 unsigned engine_close(struct engine *engine)
 {
+    struct failure ignored = {0};
+
+    /* Closing takes no time, unless the provider hangs in it. Without a watchdog it works as well.
+     */
+    if (engine->fabric.info != NULL)
+        start_watchdog(engine, 0, HANG_CANCEL_S, &ignored);
     if (engine->options->role == ROLE_GET)
         engine->leaks += listener_close(&engine->listener);
     for (uint32_t i = 0; i < engine->workers_count; i++)
@@ -653,6 +703,7 @@ unsigned engine_close(struct engine *engine)
     for (uint32_t i = 0; i < engine->sessions_count; i++)
         engine->sessions[i]->class->destroy(engine->sessions[i]);
     engine->leaks += fabric_close(&engine->fabric);
+    watchdog_stop(&engine->watchdog);
     fabt_trace_writer_end();
     close_fd(engine->epoll_fd);
     close_fd(engine->done_fd);

@@ -10,6 +10,7 @@
 #include "options.h"
 #include "progress.h"
 #include "session.h"
+#include "watchdog.h"
 #include "worker.h"
 
 struct engine {
@@ -41,6 +42,8 @@ struct engine {
     uint64_t cancel_ns;
     uint64_t next_dump_ns;
     struct progress progress;
+    struct watchdog watchdog;
+    struct heartbeat heartbeat; /* the main thread's */
 
     /* Lines for people while it runs: what was dropped or refused, what the provider can't do. */
     void (*note)(const char *text);

@@ -496,6 +496,7 @@ static void run(struct worker *worker)
     while (!may_stop(worker)) {
         struct load_loop loop = {0};
 
+        heartbeat_beat(&worker->heartbeat);
         loop.contexts = poll_queue(worker, &now);
         take_inbox(worker, now);
         cancel_sessions(worker, now);

@@ -14,6 +14,7 @@
 #include "buffer.h"
 #include "load.h"
 #include "session.h"
+#include "watchdog.h"
 
 struct worker_config {
     const struct options *options;
@@ -29,6 +30,7 @@ struct worker_config {
 struct worker {
     struct worker_config config;
     pthread_t thread;
+    struct heartbeat heartbeat;
     bool running;
     uint8_t wait_mode; /* enum fabt_wait_mode */
     struct domain domain;
