@@ -17,6 +17,7 @@
 #include "get.h"
 #include "put.h"
 #include "signals.h"
+#include "topology.h"
 
 #define DUMP_NS NS_PER_S
 
@@ -179,6 +180,21 @@ static uint32_t sessions_a_worker(const struct engine *engine)
     return (options->local_sessions + engine->workers_count - 1) / engine->workers_count;
 }
 
+static int choose_cpus(struct engine *engine, struct failure *failure)
+{
+    cpu_set_t allowed;
+
+    if (!engine->options->pin_auto) {
+        if (engine->options->pinned)
+            engine->cpus = engine->options->cpus;
+        return 0;
+    }
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+        return failure_set(failure, -errno, "-p auto: cannot read the allowed processors: %s",
+                           strerror(errno));
+    return topology_order(&allowed, engine->fabric.info->domain_attr->name, &engine->cpus, failure);
+}
+
 static int start_workers(struct engine *engine, struct failure *failure)
 {
     const struct options *options = engine->options;
@@ -189,7 +205,9 @@ static int start_workers(struct engine *engine, struct failure *failure)
             .fabric = &engine->fabric,
             .instance = engine->instance,
             .index = i,
-            .pinned_cpu = options->pinned ? (int)options->cpus.cpu[i % options->cpus.count] : -1,
+
+            .pinned_cpu =
+                engine->cpus.count > 0 ? (int)engine->cpus.cpu[i % engine->cpus.count] : -1,
             .sessions_max = sessions_a_worker(engine),
             .done_fd = engine->done_fd,
             .cancel = &engine->cancel,
@@ -276,7 +294,9 @@ static int set_up(struct engine *engine, struct failure *failure)
     trace_info(engine->fabric.hints, FABT_INFO_KIND_HINTS);
     trace_info(engine->fabric.info, FABT_INFO_KIND_CHOSEN);
     engine->next_dump_ns = clock_now() + DUMP_NS;
-    rc = start_workers(engine, failure);
+    rc = choose_cpus(engine, failure);
+    if (rc == 0)
+        rc = start_workers(engine, failure);
     if (rc == 0)
         rc = start_watchdog(engine, workers, options->timeout_ns / NS_PER_S + HANG_S, failure);
     if (rc == 0)

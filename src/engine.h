@@ -22,6 +22,7 @@ struct engine {
 
     struct fabric fabric;
     struct listener listener; /* get */
+    struct cpu_list cpus;     /* to pin workers to, round robin; empty: not pinned */
     struct worker *workers;
     uint32_t workers_count;
     uint32_t *workers_load;    /* open sessions of each */

@@ -93,7 +93,8 @@ static const char help_common[] =
     "                               exit 0 if cancelled, 1 otherwise\n"
     "  -n, --sessions N             sessions in all (default 1); the same on both sides\n"
     "  -p, --cpus LIST              pin workers to processors, round robin: 'I - J', a list\n"
-    "                               such as 0,2,4-7, or auto (all that are allowed)\n"
+    "                               such as 0,2,4-7, or auto: cores before hardware threads,\n"
+    "                               near the network device first\n"
     "  -r, --reregister             register a payload buffer before each use and\n"
     "                               deregister it after\n"
     "  -w, --wait                   sleep in epoll_pwait(2) until the provider signals,\n"
@@ -173,14 +174,9 @@ static int parse_pinning(struct options *options, const char *value, struct fail
         return failure_set(failure, -errno, "-p: cannot read the allowed processors: %s",
                            strerror(errno));
     options->pinned = true;
-    if (strcmp(value, "auto") == 0) {
-        options->cpus.count = 0;
-        for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-            if (CPU_ISSET(cpu, &allowed) && options->cpus.count < PARSE_CPUS_MAX)
-                options->cpus.cpu[options->cpus.count++] = cpu;
-        }
-        return 0;
-    }
+    options->pin_auto = strcmp(value, "auto") == 0;
+    if (options->pin_auto)
+        return 0; /* which ones are best depends on the network device, not chosen yet */
     rc = parse_cpus(value, &options->cpus);
     if (rc == -ERANGE)
         return bad_value(failure, "-p", value, "a list of processors that exist");

@@ -37,6 +37,7 @@ struct options {
     uint32_t local_sessions;  /* -k: sessions that this process runs */
     uint32_t sessions;        /* -n: sessions that get expects in all */
     bool pinned;              /* -p */
+    bool pin_auto;            /* -p auto: the engine chooses the processors */
     struct cpu_list cpus;     /* processors to pin to, round robin */
     bool reregister;          /* -r */
     bool wait;                /* -w */
