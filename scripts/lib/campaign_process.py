@@ -239,6 +239,7 @@ class Group:
 
     def __init__(self) -> None:
         self.processes: list[Process] = []
+        self.abandoned = False
 
     def __enter__(self) -> Group:
         return self
@@ -260,7 +261,16 @@ class Group:
     ) -> Process:
         process = Process(name, command, folder, provider, extra)
         self.processes.append(process)
+        if self.abandoned:
+            process.send(signal.SIGKILL)
         return process
+
+    def abandon(self) -> None:
+        """For another thread: end all processes, and those that are still to come at once."""
+        self.abandoned = True
+        for process in list(self.processes):
+            with suppress(OSError):  # it has just been reaped
+                process.send(signal.SIGKILL)
 
 
 class Load:

@@ -71,6 +71,9 @@ class Run:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
             return 1, f"{output}\nkilled after {STEP_SECONDS:.0f} s"
+        except BaseException:  # somebody ends us: the tool is in a group of its own
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
         return process.returncode, output
 
 
@@ -264,6 +267,7 @@ def show(result: Result) -> None:
 def main() -> int:
     """Run the steps."""
     options = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     wanted = options.only or list(STEPS)
     wanted = [
         name for name in STEPS if name in wanted or any(name in NEEDS.get(w, ()) for w in wanted)

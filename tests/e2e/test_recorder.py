@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
-from world import FABTRACE, Done, World
+from world import FABTRACE, SECONDS, SOURCE, Done, World
 from lttng_private import PrivateLttng, Unavailable
 
 from fabtrace import catalogue
@@ -139,7 +141,8 @@ def test_signals_end_a_recording(world: World, trace: Path, number: signal.Signa
 def test_a_signal_during_the_start(world: World, trace: Path) -> None:
     """Before anything runs: nothing is started, nothing is left, not even the folder."""
     process = world.start(FABTRACE, "record", "-o", trace, "--", "sleep", "1000")
-    while process.poll() is None and not trace.exists():
+    deadline = time.monotonic() + SECONDS
+    while process.poll() is None and not trace.exists() and time.monotonic() < deadline:
         pass
     process.send_signal(signal.SIGTERM)
     done = world.finish(process)
@@ -196,23 +199,27 @@ def test_an_ordinary_user(world: World) -> None:
     if os.geteuid() != 0:
         pytest.skip("the other tests run as an ordinary user already")
     nobody = 65534
-    with tempfile.TemporaryDirectory() as folder:  # pytest's own are for root only
-        os.chown(folder, nobody, nobody)
-        words = [
+    # Neither pytest's folders nor the source tree need be open to others.
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        for part in ("analysis/fabtrace", "tracepoints", "scripts"):
+            shutil.copytree(SOURCE / part, home / part)
+        shutil.copy(world.emit, home)
+        os.chown(home, nobody, nobody)
+        user = [
             "env",
             "-C",
-            folder,
+            name,
             "setpriv",
             f"--reuid={nobody}",
             f"--regid={nobody}",
             "--clear-groups",
         ]
-        done = world.run(
-            *words, FABTRACE, "record", "-o", "trace", "--", world.emit, LTTNG_HOME=folder
-        )
+        words = ["scripts/fabtrace", "record", "-o", "trace", "--", "./emit"]
+        done = world.run(*user, *words, LTTNG_HOME=name)
         assert done.code == 0, done.err
-        assert summary(done) == (len(event_names(Path(folder, "trace"))), 0)
-        assert list(Path(folder).rglob("*.owner")) == []
+        assert summary(done) == (len(event_names(home / "trace")), 0)
+        assert list(home.rglob("*.owner")) == []
 
 
 # ------------------------------------------------------------------------------ refusals

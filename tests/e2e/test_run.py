@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import oracle
 import pytest
-from world import FABTRACE, SANITIZER, SOURCE, Done, World
+from world import FABTRACE, SANITIZER, SECONDS, SOURCE, Done, World
 
 PATTERN_BYTES = 76
 FULL_BYTES = 7_600_000
@@ -140,7 +142,7 @@ def test_expected_cancellation(world: World, trace: Path, provider: str) -> None
     """
     options = common(provider, "-n", "2", "--total", "1T", "-c")
     process = world.start(*recording(world, trace, options, options))
-    wait_for_payload(trace)
+    wait_for_payload(process, trace)
     process.send_signal(signal.SIGINT)
     done = world.finish(process)
     assert done.code == 0, done.err
@@ -155,7 +157,7 @@ def test_unexpected_cancellation(world: World, trace: Path) -> None:
     """Without -c the programs fail, and so does the recorder; the trace is as good."""
     options = common(TCP, "-n", "2", "--total", "1T")
     process = world.start(*recording(world, trace, options, options))
-    wait_for_payload(trace)
+    wait_for_payload(process, trace)
     process.send_signal(signal.SIGINT)
     done = world.finish(process)
     assert done.code == 1, done.err
@@ -168,9 +170,9 @@ def test_a_killed_put(world: World, trace: Path) -> None:
     """get ends with an error in time; the trace shows put's operations as open, none as lost."""
     options = common(TCP, "--total", "1T", "--timeout", "3s")
     process = world.start(*recording(world, trace, options, options))
-    wait_for_payload(trace)
+    wait_for_payload(process, trace)
     put = next(pid for pid, words in world.leftovers().items() if words.startswith(str(world.put)))
-    subprocess.run(["kill", "-KILL", str(put)], check=True)
+    os.kill(put, signal.SIGKILL)
     done = world.finish(process)
     assert done.code == 1, done.err
     report = world.report(trace)
@@ -179,10 +181,13 @@ def test_a_killed_put(world: World, trace: Path) -> None:
     check_oracle(report, trace)
 
 
-def wait_for_payload(trace: Path) -> None:
+def wait_for_payload(process: subprocess.Popen[str], trace: Path) -> None:
     """Return when some sub-buffers have been written: payload flows."""
-    while sum(path.stat().st_size for path in trace.rglob("events_*")) < 2 << 20:
-        pass
+    deadline = time.monotonic() + SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        if sum(path.stat().st_size for path in trace.rglob("events_*")) >= 2 << 20:
+            return
+    pytest.fail(f"no payload flows; exit code {process.poll()}")
 
 
 def test_a_put_that_fails_at_once(world: World, trace: Path) -> None:
