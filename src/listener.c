@@ -182,13 +182,13 @@ static bool same_token(const uint64_t a[2], const uint64_t b[2])
     return difference == 0;
 }
 
-static uint8_t judge(struct listener *listener, const struct wire_initial *initial,
-                     struct workload *workload, struct failure *reason)
+static enum wire_status judge(struct listener *listener, const struct wire_initial *initial,
+                              struct workload *workload, struct failure *reason)
 {
     const struct options *options = listener->options;
     const uint32_t rounds =
         initial->extended && initial->extension.rounds > 1 ? initial->extension.rounds : 1;
-    uint8_t status = WIRE_ACCEPTED;
+    enum wire_status status = WIRE_ACCEPTED;
 
     *workload = workload_default();
     if (initial->nsources != options->sessions) {
@@ -290,7 +290,7 @@ static enum listener_verdict look_into(struct listener *listener,
                                        struct failure *reason)
 {
     const struct op *op = &receive->op;
-    uint8_t status;
+    enum wire_status status;
 
     if (op->status == -FI_ECANCELED)
         return LISTENER_NOTHING;
@@ -311,7 +311,7 @@ static enum listener_verdict look_into(struct listener *listener,
     status = judge(listener, initial, workload, reason);
     if (status == WIRE_ACCEPTED)
         return LISTENER_ACCEPT;
-    refuse(listener, initial, status);
+    refuse(listener, initial, (uint8_t)status);
     return LISTENER_REFUSE;
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -13,6 +14,8 @@ from typing import Any
 import oracle
 import pytest
 from conftest import SOURCE, Emitted
+from fabtrace.views import report_text
+from rich.console import Console
 
 ROUNDS = 40
 BYTES = ROUNDS * 3 * 97  # of a session of `emit`
@@ -132,6 +135,11 @@ def test_text_fits_80_columns_and_is_plain(emitted: Emitted, name: str) -> None:
     assert re.search(r"^get:0 +(put:0|-|pid 4002) +0 ", text, re.MULTILINE)
 
 
+def three_digits(value: float) -> str:
+    """How the text shows a throughput below 1000."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
 def test_text_says_what_the_document_says(emitted: Emitted) -> None:
     """A session's line has the document's figures in the order of the header."""
     folder = emitted()
@@ -140,10 +148,24 @@ def test_text_says_what_the_document_says(emitted: Emitted) -> None:
     line = next(line for line in text.splitlines() if line.startswith("put:1 "))
     assert line.split() == [
         "put:1", "get:1", "0", f"{BYTES:,}", f"{row['elapsed_s']:.3f}",
-        f"{row['throughput_mib_s']:.1f}", str(row["operations"]), "160", "80", "40", "1", "ok",
+        three_digits(row["throughput_mib_s"]), str(row["operations"]), "160", "80", "40", "1", "ok",
     ]  # fmt: skip
     assert "Lost events: none" in text
     assert "unpaired: none" in text
+
+
+def test_no_figure_is_cut() -> None:
+    """Latencies of many seconds still stand in full in 80 columns."""
+    row = {"kind": "initial_rx", "count": 123456, "errors": 0, "cancelled": 256, "abandoned": 0}
+    figures = {name: 1258901.25 * (1 + i) for i, name in enumerate(report_text.PERCENT_KEYS)}
+    out = io.StringIO()
+    console = Console(file=out, width=80)
+    document = {"latency": {"kinds": [{**row, **figures}]}, "trace": {"level": "ops"}}
+    report_text.print_latency(console, document)
+    assert "…" not in out.getvalue()
+    for value in figures.values():
+        assert f"{value:.0f}" in out.getvalue().replace(",", "")
+    assert "256 cancelled" in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,16 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def make_table(*headers: str, left: Sequence[str] = ()) -> Table:
-    """A plain table; columns named in `left` are left-aligned, the others, numbers, to the right."""
+    """A plain table; columns named in `left` are left-aligned, the others, numbers, to the right.
+
+    Where the table is too wide text is shortened; a number never is: it goes on in the next line.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for header in headers:
-        justify: Any = "left" if header in left else "right"
-        table.add_column(header, justify=justify, no_wrap=True, overflow="ellipsis")
+        if header in left:
+            table.add_column(header, justify="left", no_wrap=True, overflow="ellipsis")
+        else:
+            table.add_column(header, justify="right", overflow="fold")
     return table
 
 
@@ -110,9 +115,12 @@ def rate(value: float | None) -> str:
     return UNKNOWN if value is None else three_digits(value) if value < 1000 else f"{value:,.0f}"
 
 
-def micros(value: float | None) -> str:
-    """Microseconds: a digit behind the point while that says anything."""
-    return UNKNOWN if value is None else f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+def micros(value: float | None, compact: bool = False) -> str:
+    """Microseconds: a digit behind the point while that says anything; compact without commas."""
+    if value is None:
+        return UNKNOWN
+    text = f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+    return text.replace(",", "") if compact else text
 
 
 def percent(share: float | None) -> str:

@@ -176,6 +176,11 @@ def print_latency(console: Console, report: Row) -> None:
             form.show(console, "Latency: not recorded at level light; ops and full have it")
         return
     form.heading(console, "Latency in µs, from the posting call to the completion")
+    form.print_fitting(console, latency_table(kinds, False), latency_table(kinds, True))
+
+
+def latency_table(kinds: list[Row], compact: bool) -> Table:
+    """A row a kind of operation; `compact` takes less room for the same figures."""
     table = form.make_table(
         "operation", "count", "p50", "p90", "p99", "p99.9", "max", "not ok",
         left=("operation", "not ok"),
@@ -187,10 +192,10 @@ def print_latency(console: Console, report: Row) -> None:
             if row[name]
         ]
         table.add_row(
-            row["kind"], form.count(row["count"]), *(form.micros(row[k]) for k in PERCENT_KEYS),
-            ", ".join(other),
+            row["kind"], form.count(row["count"], compact),
+            *(form.micros(row[k], compact) for k in PERCENT_KEYS), ", ".join(other),
         )  # fmt: skip
-    form.show(console, table)
+    return table
 
 
 def print_trouble(console: Console, report: Row) -> None:
