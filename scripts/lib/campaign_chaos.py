@@ -245,18 +245,18 @@ class Run:
         limit = scenario.timeout_s + self.settings.margin_s
         if not scenario.endless:
             limit += FINISH_S
-        puts = [part.process for part in self.puts if not part.stopped]
-        moving = [*puts, *([] if self.get.stopped else [self.get.process])]
-        deadline = time.monotonic() + limit
-        wait(moving, limit, lambda: not any(put.running for put in puts))
-        self.catch_hung([part for part in self.puts if not part.stopped])
+        moving = [part for part in self.parts if not part.stopped]
+        puts = [part for part in moving if part is not self.get]
+        wait(
+            [part.process for part in moving],
+            limit,
+            lambda: not any(put.process.running for put in puts),
+        )
+        self.catch_hung(puts)
         if self.get.stopped:
             return
-        if not any(part.stopped for part in self.puts):
-            # Nobody can come any more: a get that still waits for sessions is told to end.
-            wait([self.get.process], scenario.timeout_s + IDLE_S)
-        else:
-            wait([self.get.process], max(deadline - time.monotonic(), 0))
+        # No put moves any more: sessions time out, and a get that waits for others is told to end.
+        wait([self.get.process], scenario.timeout_s + IDLE_S)
         if self.get.process.running:
             self.get.released = self.get.signalled = True
             self.get.process.send(signal.SIGTERM)

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 WIDTH = 110  # where there is no terminal to ask
+TABLE_WIDTH = 1000
 
 
 def console(error: bool = False) -> Console:
@@ -83,6 +84,5 @@ def grid(corner: str, columns: list[str], rows: list[tuple[str, list[str]]]) -> 
         marked = [f"[bold red]{cell}[/]" if "FAIL" in cell else cell for cell in cells]
         table.add_row(name, *marked)
     out = console()
-    # A table that is cut off says less than lines that the terminal wraps.
-    out.width = max(out.width, out.measure(table).maximum)
+    out.width = TABLE_WIDTH  # lines that the terminal wraps say more than cells that are cut off
     out.print(table)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,7 @@ def own_checks(source: Path) -> dict[str, list[str]]:
         "licence lines": list(without_licence(source)),
         "doc/events.md": list(stale_events(source)),
         "package files": list(forgotten_files(source)),
+        "needed packages": list(forgotten_packages(source)),
     }
 
 
@@ -104,3 +106,15 @@ def forgotten_files(source: Path) -> Iterator[str]:
         name = path.relative_to(source / "analysis").as_posix()
         if f"'{name}'" not in text:
             yield f"analysis/meson.build does not install {name}"
+
+
+def forgotten_packages(source: Path) -> Iterator[str]:
+    """Libraries that a meson.build asks for and scripts/setup does not install."""
+    setup = (source / "scripts" / "setup").read_text()
+    for path in source_files(source):
+        if path.name != "meson.build":
+            continue
+        for name in re.findall(r"\bdependency\('([^']+)'", path.read_text()):
+            package = f"{name if name.startswith('lib') else 'lib' + name}-dev"
+            if name != "threads" and f"\n{package} " not in setup:
+                yield f"{path.relative_to(source)}: {name}: scripts/setup does not install {package}"
