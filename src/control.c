@@ -179,7 +179,7 @@ struct control_message *control_rx_head(const struct control_rx *queue)
 {
     struct control_message *message = ring_peek(&queue->posted);
 
-    return message != NULL && op_done(&message->op) ? message : NULL;
+    return message != NULL && op_done(&message->op) && message->op.status == 0 ? message : NULL;
 }
 
 void control_rx_release(struct control_rx *queue)

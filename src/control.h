@@ -81,7 +81,8 @@ unsigned control_rx_close(struct control_rx *queue);
 /* Post idle receives. 0, -FI_EAGAIN if one was deferred, or another negative fi_errno. */
 int control_rx_service(struct control_rx *queue, struct failure *failure);
 
-/* The next message in tag order if it has arrived, else NULL. */
+/* The next message in tag order if it has arrived, else NULL. A receive that failed ends the queue:
+ * there is no message in it. */
 struct control_message *control_rx_head(const struct control_rx *queue);
 
 /* The head has been used: its receive is to be posted again. */

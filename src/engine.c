@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,6 +231,20 @@ static int start_workers(struct engine *engine, struct failure *failure)
     return 0;
 }
 
+/* shm names its regions after the process; no one else would remove them. */
+static void remove_shm_regions(void)
+{
+    char pattern[64];
+    glob_t found = {0};
+
+    snprintf(pattern, sizeof(pattern), "/dev/shm/%d:*", (int)getpid());
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            unlink(found.gl_pathv[i]);
+    }
+    globfree(&found);
+}
+
 /* Nothing can be closed any more: what is traced so far is safe, the rest the system takes back. */
 static void provider_hangs(void *argument, const char *name, uint32_t seconds)
 {
@@ -243,6 +258,7 @@ static void provider_hangs(void *argument, const char *name, uint32_t seconds)
     fabt_trace_writer_start(engine->instance, FABT_WRITER_THREADS - 1);
     FABT_TRACE(error, .session = -1, .code = -FI_ETIMEDOUT, .text = text);
     engine->note(text);
+    remove_shm_regions();
     _exit(1);
 }
 

@@ -2,6 +2,7 @@
 #include "fabric.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,59 @@ static struct fi_info *selection_hints(const char *provider, struct failure *fai
     hints->mode = FI_CONTEXT;
     hints->domain_attr->mr_mode = FI_MR_ENDPOINT | FI_MR_PROV_KEY;
     return hints;
+}
+
+/* Is a name or address one of this host's? fi_getinfo would quietly take another one. */
+static int check_bind(const char *bind_name, struct failure *failure)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
+    struct addrinfo *results = NULL;
+    bool local = false;
+    const int rc = getaddrinfo(bind_name, NULL, &hints, &results);
+
+    if (rc != 0)
+        return failure_set_usage(failure, "--bind: '%.60s' is no address or host name: %s",
+                                 bind_name, gai_strerror(rc));
+    for (const struct addrinfo *i = results; i != NULL && !local; i = i->ai_next) {
+        const int fd = socket(i->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+        local = fd >= 0 && bind(fd, i->ai_addr, i->ai_addrlen) == 0;
+        if (fd >= 0)
+            close(fd);
+    }
+    freeaddrinfo(results);
+    if (!local)
+        return failure_set_usage(
+            failure, "--bind: '%.60s' is not an address of this host (see 'ip address')",
+            bind_name);
+    return 0;
+}
+
+/* Are a peer's addresses and this provider's of one kind? */
+static int check_peer(const struct fi_info *info, const struct address *peer,
+                      struct failure *failure)
+{
+    sa_family_t family = AF_UNSPEC;
+    size_t len;
+
+    switch (info->addr_format) {
+    case FI_SOCKADDR_IN:
+        len = sizeof(struct sockaddr_in);
+        break;
+    case FI_SOCKADDR_IN6:
+        len = sizeof(struct sockaddr_in6);
+        break;
+    default:
+        return 0;
+    }
+    if (peer->len >= sizeof(family))
+        memcpy(&family, peer->raw, sizeof(family));
+    if (peer->len == len && (family == AF_INET || family == AF_INET6))
+        return 0;
+    return failure_set(failure, -FI_EADDRNOTAVAIL,
+                       "the address is none of provider %.40s: give the line that fabtget printed, "
+                       "and the same --provider on both sides",
+                       info->fabric_attr->prov_name);
 }
 
 /* fi_getinfo takes a local address as node and FI_SOURCE. */
@@ -144,6 +198,10 @@ static int choose(struct fabric *fabric, const struct fabric_request *request,
 
     if (hints == NULL)
         return failure->code;
+    if (request->bind != NULL && check_bind(request->bind, failure) != 0) {
+        fi_freeinfo(hints);
+        return failure->code;
+    }
     rc = get_info(request, hints, &first);
     if (rc == -FI_ENODATA && (request->provider != NULL || getenv("FI_PROVIDER") != NULL)) {
         /* A provider chosen by name may need modes that the common rule leaves out. */
@@ -175,7 +233,7 @@ static int choose(struct fabric *fabric, const struct fabric_request *request,
         fabric->infos++;
     if (request->peer != NULL && request->bind == NULL)
         prefer_route(fabric, request->peer);
-    return 0;
+    return request->peer == NULL ? 0 : check_peer(fabric->info, request->peer, failure);
 }
 
 static uint32_t clamp_limit(size_t limit)

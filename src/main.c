@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * fabtget and fabtput: one program, two names. */
+#include <errno.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +83,20 @@ static int flushed(int code)
     return EXIT_FAILED;
 }
 
-static int run(const struct options *options, const char *command_line)
+/* Open the file of --json before the run: results that can't be written would be lost. */
+static int open_json(const struct options *options, FILE **json, struct failure *failure)
+{
+    *json = NULL;
+    if (options->json_file == NULL)
+        return 0;
+    *json = strcmp(options->json_file, "-") == 0 ? stdout : fopen(options->json_file, "we");
+    if (*json == NULL)
+        return failure_set(failure, -errno, "--json: cannot write '%s': %s", options->json_file,
+                           strerror(errno));
+    return 0;
+}
+
+static int run(const struct options *options, const char *command_line, FILE *json)
 {
     struct engine engine = {
         .options = options,
@@ -103,8 +117,7 @@ static int run(const struct options *options, const char *command_line)
         report_cancellation(&engine, &verdict);
         if (verdict.success && (options->json_file == NULL || strcmp(options->json_file, "-") != 0))
             results_print(&engine, stdout);
-        if (options->json_file != NULL &&
-            results_write_json(&engine, options->json_file, &failure) != 0)
+        if (json != NULL && results_write_json(&engine, json, options->json_file, &failure) != 0)
             code = complain_and_exit_code(&failure);
     }
     leaks = engine_close(&engine);
@@ -126,6 +139,7 @@ int main(int argc, char **argv)
     struct failure failure = {0};
     enum role role;
     char *command_line;
+    FILE *json;
     int code;
 
     signals_prepare();
@@ -146,7 +160,10 @@ int main(int argc, char **argv)
         complain("no memory");
         return EXIT_FAILED;
     }
-    code = run(&options, command_line);
+    code = open_json(&options, &json, &failure) == 0 ? run(&options, command_line, json)
+                                                     : complain_and_exit_code(&failure);
+    if (json != NULL && json != stdout)
+        fclose(json);
     free(command_line);
     return code;
 }

@@ -67,10 +67,11 @@ int parse_size(const char *text, uint64_t *bytes)
 int parse_sizes(const char *text, uint64_t high, uint64_t *sizes, uint32_t room, uint32_t *count)
 {
     char copy[1024];
+    uint64_t parsed[PARSE_SIZES_MAX];
     uint32_t n = 0;
     char *next = copy, *item;
 
-    if (strlen(text) >= sizeof(copy))
+    if (strlen(text) >= sizeof(copy) || room > PARSE_SIZES_MAX)
         return -ERANGE;
     strcpy(copy, text);
     while ((item = strsep(&next, ",")) != NULL) {
@@ -93,9 +94,10 @@ int parse_sizes(const char *text, uint64_t high, uint64_t *sizes, uint32_t room,
         for (uint64_t size = first; size <= last; size *= 2) {
             if (n == room)
                 return -ERANGE;
-            sizes[n++] = size;
+            parsed[n++] = size;
         }
     }
+    memcpy(sizes, parsed, n * sizeof(parsed[0]));
     *count = n;
     return 0;
 }

@@ -19,7 +19,9 @@ int parse_size(const char *text, uint64_t *bytes);
 
 /* Sizes from 1 to `high`: a list of sizes and of ranges, in which each size is double the one
  * before
- * ("64,4K", "64-1M"). At most `room`. */
+ * ("64,4K", "64-1M"). At most `room`, which is at most PARSE_SIZES_MAX. */
+#define PARSE_SIZES_MAX 64
+
 int parse_sizes(const char *text, uint64_t high, uint64_t *sizes, uint32_t room, uint32_t *count);
 
 /* A duration: "10", "10s", "500ms", "20us", "2m", "1h"; without a unit: seconds. Decimals allowed.

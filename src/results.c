@@ -324,24 +324,21 @@ static json_t *json_document(const struct engine *engine)
     return document;
 }
 
-int results_write_json(const struct engine *engine, const char *path, struct failure *failure)
+int results_write_json(const struct engine *engine, FILE *out, const char *path,
+                       struct failure *failure)
 {
-    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9);
     json_t *document = json_document(engine);
     int rc;
 
     if (document == NULL)
         return failure_set(failure, -ENOMEM, "--json: no memory");
     errno = 0;
-    if (strcmp(path, "-") == 0)
-        rc = json_dumpf(document, stdout, flags) == 0 && putchar('\n') != EOF ? 0 : -1;
-    else
-        rc = json_dump_file(document, path, flags);
+    rc = json_dumpf(document, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(document);
-    if (rc != 0)
-        return failure_set(failure, errno == 0 ? -EIO : -errno, "--json: cannot write '%s': %s",
-                           path, strerror(errno == 0 ? EIO : errno));
-    return 0;
+    if (rc == 0 && fputc('\n', out) != EOF && fflush(out) == 0)
+        return 0;
+    return failure_set(failure, errno == 0 ? -EIO : -errno, "--json: cannot write '%s': %s", path,
+                       strerror(errno == 0 ? EIO : errno));
 }
 
 void results_describe_failure(const struct engine *engine, const struct session *session,

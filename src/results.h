@@ -11,8 +11,9 @@
 /* A row a session and a total. */
 void results_print(const struct engine *engine, FILE *out);
 
-/* Write the JSON document to a file, or to standard output for "-". */
-int results_write_json(const struct engine *engine, const char *path, struct failure *failure);
+/* Write the JSON document to an open file; `path` is its name, for messages. */
+int results_write_json(const struct engine *engine, FILE *out, const char *path,
+                       struct failure *failure);
 
 /* A session that failed, in one line without a newline. */
 void results_describe_failure(const struct engine *engine, const struct session *session,

@@ -210,16 +210,17 @@ static double real(const json_t *object, const char *name)
 
 static json_t *write_and_read(const struct engine *engine)
 {
-    char path[] = "/tmp/fabt-results-XXXXXX";
-    const int fd = mkstemp(path);
     struct failure failure = {0};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
     json_t *document;
 
-    assert_true(fd >= 0);
-    close(fd);
-    assert_int_equal(results_write_json(engine, path, &failure), 0);
-    document = json_load_file(path, 0, NULL);
-    unlink(path);
+    assert_non_null(out);
+    assert_int_equal(results_write_json(engine, out, "run.json", &failure), 0);
+    fclose(out);
+    document = json_loads(text, 0, NULL);
+    free(text);
     assert_non_null(document);
     return document;
 }
@@ -281,9 +282,13 @@ static void a_document_that_can_not_be_written_is_an_error(void **state)
     struct fixture *f = *state;
     struct failure failure = {0};
 
-    assert_true(results_write_json(&f->engine, "/no/such/folder/run.json", &failure) < 0);
+    FILE *full = fopen("/dev/full", "w");
+
+    assert_non_null(full);
+    assert_true(results_write_json(&f->engine, full, "/dev/full", &failure) < 0);
+    fclose(full);
     assert_says(failure.text, "--json");
-    assert_says(failure.text, "/no/such/folder/run.json");
+    assert_says(failure.text, "/dev/full");
 }
 
 #define WITH_ENGINE(test) cmocka_unit_test_setup_teardown(test, make_engine, free_engine)

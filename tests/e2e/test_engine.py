@@ -366,3 +366,29 @@ def test_get_keeps_to_its_limit(world: World) -> None:
     assert get.code == put.code == 1
     assert "--total allows 1024" in get.err
     assert "refused the session" in put.err and "limits" in put.err
+
+
+@pytest.mark.parametrize(
+    "words, code, says",
+    [
+        (["--bind", "300.1.1.1"], 2, "--bind: '300.1.1.1' is no address"),
+        (["--bind", "nonsense.invalid"], 2, "--bind: 'nonsense.invalid' is no address"),
+        (["--bind", "203.0.113.77"], 2, "--bind: '203.0.113.77' is not an address of this host"),
+        (["--json", "/no/such/folder/run.json"], 1, "--json: cannot write"),
+    ],
+)
+def test_what_can_not_work_is_said_before_the_run(
+    world: World, words: list[str], code: int, says: str
+) -> None:
+    """A wrong local address is never replaced by another; results have a place before they exist."""
+    done = world.finish(world.start(world.get, *words))
+    assert done.code == code
+    assert says in done.err and done.err.count("\n") == 1
+    assert done.out == ""
+
+
+def test_an_address_of_another_provider_is_refused_once(world: World) -> None:
+    """One line, however many sessions there are."""
+    done = world.finish(world.start(world.put, "--provider", "tcp;ofi_rxm", "-n", "20", "02:00"))
+    assert done.code == 1
+    assert "the address is none of provider" in done.err and done.err.count("\n") == 1
