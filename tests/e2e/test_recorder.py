@@ -186,6 +186,18 @@ def test_killed_commands_leave_a_readable_trace(world: World, trace: Path) -> No
     assert summary(done) == (len(event_names(trace)), 0)
 
 
+def test_a_killed_daemon(world: World, trace: Path) -> None:
+    """What was recorded until then is there, and that something is missing is said."""
+    if os.geteuid() != 0:
+        pytest.skip("looks for the daemon of root")
+    script = f"{world.emit}; kill -KILL $(cat /run/lttng/lttng-sessiond.pid); {world.emit}"
+    done = world.fabtrace("record", "-o", trace, "--", "sh", "-c", script)
+    assert done.code == 1
+    assert "the end of the trace may be missing" in done.err
+    assert summary(done) == (len(event_names(trace)), 0)
+    assert world.fabtrace("record", "-o", trace.with_name("next"), "--", world.emit).code == 0
+
+
 def test_no_events(world: World, trace: Path) -> None:
     """A program without tracepoints: its exit code, and a remark."""
     done = world.fabtrace("record", "-o", trace, "--", "sh", "-c", "echo hello; exit 3")

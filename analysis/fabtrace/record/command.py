@@ -101,12 +101,12 @@ def run(options: argparse.Namespace) -> int:
         client = stack.enter_context(Client())
         stack.enter_context(trace_folder(plan.folder))
         runner = commands.Runner(plan.commands, environment(), signals, plan.grace_seconds)
-        with recording(plan, client, signals):
+        with recording(plan, client, signals) as troubles:
             runner.run()
         sound = summarise(plan, runner.environment["FABT_RUN_ID"], signals)
     if runner.failure is not None:
         raise runner.failure
-    return runner.exit_code or (EXIT_OK if sound else EXIT_FAILURE)
+    return runner.exit_code or (EXIT_OK if sound and not troubles else EXIT_FAILURE)
 
 
 def make_plan(options: argparse.Namespace) -> Plan:
@@ -216,26 +216,31 @@ def environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def recording(plan: Plan, client: Client, signals: Signals) -> Iterator[None]:
-    """A trace session is on in the body; none, and no daemon of ours, is left afterwards."""
+def recording(plan: Plan, client: Client, signals: Signals) -> Iterator[list[str]]:
+    """A trace session is on in the body; none, and no daemon of ours, is left afterwards.
+
+    The list is filled at the end with what went wrong in spite of all.
+    """
     daemon = Daemon(client, signals)
     session = TraceSession(client)
+    troubles: list[str] = []
     with daemon.arriving():
         if signals.stopped:
             raise interrupted(signals)
         session.create(plan.folder, plan.buffers, plan.log_level)
     try:
-        yield
+        yield troubles
     finally:
         with daemon.leaving():
-            try:
-                session.stop()
-            except LttngError as error:
-                say(f"{error}; the end of the trace may be missing")
-            try:
-                session.destroy()
-            except LttngError as error:
-                say(f"{error}")
+            for step, consequence in (
+                (session.stop, "the end of the trace may be missing"),
+                (session.destroy, "the trace session may be left over, see `lttng list`"),
+            ):
+                try:
+                    step()
+                except LttngError as error:
+                    troubles.append(f"{error}; {consequence}")
+                    say(troubles[-1])
 
 
 def summarise(plan: Plan, run_id: str, signals: Signals) -> bool:

@@ -63,7 +63,9 @@ class Ownership:
         text = file.read().strip()
         with contextlib.suppress(OSError):
             if text and text == (self._path.parent / "lttng-sessiond.pid").read_text().strip():
-                return int(text)
+                # A daemon that was killed leaves its file, and the number may be another's by now.
+                if Path("/proc", text, "comm").read_text().startswith("lttng-sessiond"):
+                    return int(text)
         return 0
 
     def claim(self, file: IO[str], pid: int) -> None:
