@@ -16,7 +16,14 @@ SPDX_LINES = 3  # among the first lines: a #! comes before it
 # The licence itself, and what can't hold a comment or is made by others.
 WITHOUT_SPDX = {"LICENSE", ".gitignore"}
 WITHOUT_SPDX_SUFFIXES = {".json", ".png", ".svg", ".bin"}
-PYTHON_PROGRAMS = ("scripts/fabtrace", "scripts/lib/configure")
+PYTHON_PROGRAMS = (
+    "scripts/bench-engine",
+    "scripts/chaos",
+    "scripts/fabtrace",
+    "scripts/fabtrun",
+    "scripts/fuzz",
+    "scripts/lib/configure",
+)
 
 
 def source_files(source: Path) -> Iterator[Path]:
@@ -53,8 +60,11 @@ def commands(source: Path, cache: Path) -> dict[str, list[str | Path]]:
         "flake8": [*python, "flake8", *trees, *programs],
         "mypy analysis": [*mypy, "analysis/fabtrace"],
         "mypy tracepoints": [*mypy, "tracepoints/generate.py"],
-        "mypy scripts": [*mypy, "scripts/lib", *programs[:1]],
+        "mypy scripts/lib": [*mypy, "scripts/lib"],
     }
+    # One at a time: mypy calls each of them __main__.
+    for program in programs:
+        result[f"mypy {program.relative_to(source)}"] = [*mypy, program]
     for tests in sorted((source / "tests").iterdir()):
         if any(tests.glob("*.py")):
             result[f"mypy tests/{tests.name}"] = [*mypy, tests]
