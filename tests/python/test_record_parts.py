@@ -276,20 +276,34 @@ def test_nothing_lost() -> None:
     assert counted.by_process() == {1: {"load": 3, "emitted": 1}, 2: {"load": 1}}
 
 
+def process(writer: int, cause: str = "start") -> str:
+    """A process tells who it is."""
+    return (
+        f"[1] host fabt:process: {{ cpu_id = 0 }}, {{ writer = {writer}, seq = 0,"
+        f' cause = ( "{cause}" : container = 0 ), instance = {writer // 1024}, schema_version = 1,'
+        ' role = ( "put" : container = 1 ), pid = 77, run_id = 0xFF, start_ns = 1 }\n'
+    )
+
+
 def test_lost_at_the_beginning_in_the_middle_and_at_the_end() -> None:
-    assert tallied(lines("load", 1024, [2, 3])).lost == 2
-    assert tallied(lines("load", 1024, [0, 3])).lost == 2
-    assert tallied(lines("load", 1024, [0]) + emitted(1024, 0, "load", 4)).lost == 3
-    assert tallied(emitted(1024, 0, "load", 4)).lost == 4
+    start = process(1024)
+    assert tallied(start + lines("load", 1025, [2, 3])).lost == 2
+    assert tallied(start + lines("load", 1025, [0, 3])).lost == 2
+    assert tallied(start + lines("load", 1025, [0]) + emitted(1025, 0, "load", 4)).lost == 3
+    assert tallied(start + emitted(1025, 0, "load", 4)).lost == 4
+
+
+def test_what_was_before_the_recording_is_not_lost() -> None:
+    for start in ("", process(1024, "state_dump")):
+        assert tallied(start + lines("load", 1025, [2, 3])).lost == 0
+        assert tallied(start + lines("load", 1025, [2, 5])).lost == 2
+        text = start + lines("load", 1025, [2]) + emitted(1025, 0, "load", 4)
+        assert tallied(text).lost == 1
+        assert tallied(start + emitted(1025, 0, "load", 4)).lost == 0
 
 
 def test_processes_are_named() -> None:
-    counted = tallied(
-        "[1] host fabt:process: { cpu_id = 0 }, { writer = 3072, seq = 0,"
-        ' cause = ( "start" : container = 0 ), instance = 3, schema_version = 1,'
-        ' role = ( "put" : container = 1 ), pid = 77, run_id = 0xFF, start_ns = 1 }\n'
-    )
-    assert counted.processes == {3: ("put", 77, 255)}
+    assert tallied(process(3072)).processes == {3: ("put", 77, 255)}
 
 
 def test_the_reason_of_a_failure_is_found() -> None:

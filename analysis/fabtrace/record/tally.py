@@ -2,8 +2,9 @@
 """How many events a trace holds, by process and name, and how many are missing.
 
 The trace is counted, not LTTng's counters believed. Every event has its writer's number and a count of the
-events of its name, so what is missing between 0 and the highest, and up to what the writer says at
-its end (`emitted`), was lost. Counting goes through babeltrace2's text: about 2 s a million events.
+events of its name, so what is missing between two of them, and up to what the writer says at its end
+(`emitted`), was lost. What a process wrote before the first event that is there is a loss only if the
+trace holds the process's start: a recording may begin later than a process. Counting goes through babeltrace2's text: about 2 s a million events.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _EMITTED = re.compile(
     rb" fabt:emitted: \{[^}]*\}, \{ writer = (\d+), seq = \d+, event = \( \"(\w+)\"[^)]*\), count = (\d+)"
 )
 _PROCESS = re.compile(
-    rb" fabt:process: \{[^}]*\}, \{ writer = (\d+), .*?role = \( \"(\w+)\"[^)]*\), pid = (\d+),"
-    rb" run_id = (\w+)"
+    rb" fabt:process: \{[^}]*\}, \{ writer = (\d+), seq = \d+, cause = \( \"(\w+)\".*?"
+    rb"role = \( \"(\w+)\"[^)]*\), pid = (\d+), run_id = (\w+)"
 )
 
 Series = tuple[int, bytes]  # a writer, an event's name
@@ -44,7 +45,9 @@ class Tally:
     """What a trace holds."""
 
     counts: Counter[Series] = field(default_factory=Counter)
+    firsts: dict[Series, int] = field(default_factory=dict)  # the first that is there
     ends: dict[Series, int] = field(default_factory=dict)  # events written, as far as is known
+    started: set[int] = field(default_factory=set)  # instances whose start is there
     processes: dict[int, tuple[str, int, int]] = field(
         default_factory=dict
     )  # instance: role, pid, run
@@ -52,12 +55,17 @@ class Tally:
     def add(self, text: bytes) -> None:
         """Count whole lines of babeltrace2's text."""
         for name, writer, seq in _EVENT.findall(text):
-            self._note((int(writer), name), int(seq) + 1)
-            self.counts[int(writer), name] += 1
+            series = (int(writer), name)
+            self._note(series, int(seq) + 1)
+            self.firsts[series] = min(int(seq), self.firsts.get(series, int(seq)))
+            self.counts[series] += 1
         for writer, name, count in _EMITTED.findall(text):
             self._note((int(writer), name), int(count))
-        for writer, role, pid, run in _PROCESS.findall(text):
-            self.processes[int(writer) // WRITER_THREADS] = (role.decode(), int(pid), int(run, 0))
+        for writer, cause, role, pid, run in _PROCESS.findall(text):
+            instance = int(writer) // WRITER_THREADS
+            self.processes[instance] = (role.decode(), int(pid), int(run, 0))
+            if cause == b"start":
+                self.started.add(instance)
 
     def _note(self, series: Series, end: int) -> None:
         if end > self.ends.get(series, 0):
@@ -69,7 +77,13 @@ class Tally:
 
     @property
     def lost(self) -> int:
-        return sum(end - self.counts[series] for series, end in self.ends.items())
+        return sum(self._lost(series, end) for series, end in self.ends.items())
+
+    def _lost(self, series: Series, end: int) -> int:
+        if series[0] // WRITER_THREADS in self.started:
+            return end - self.counts[series]
+        # Of a name that is not there at all one can't know whether it was before the recording.
+        return end - self.firsts[series] - self.counts[series] if series in self.firsts else 0
 
     def by_process(self) -> dict[int, Counter[str]]:
         """For each process instance: how many events of each name."""
