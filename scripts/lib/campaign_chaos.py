@@ -168,7 +168,10 @@ class Run:
         address = self.start_get()
         assert self.get is not None
         if scenario.fault == "accept":
-            self.wait_moment(self.get.process, [])
+            if scenario.beyond_s == 0:
+                self.wait_moment(self.get.process, [])
+            elif wait_address(self.get.process, START_S) is not None:
+                pass_time([self.get.process], scenario.gap_s)
             self.signal_part(self.get, scenario.signals[0])
             return
         if address is None:

@@ -102,8 +102,6 @@ def make_scenario(seed: str, provider: str, number: int, faults: list[str]) -> S
     timeout, total = TIMEOUT_S, ENDLESS
     if fault in ("accept", "token", "partial"):
         target = "get" if fault == "accept" else "put"
-    if fault == "accept":
-        beyond = min(beyond, 0.01)  # who waits for a put uses hardly any CPU time
     if fault == "pause":
         total, timeout = str(SHORT_TOTAL), LONG_TIMEOUT_S
         beyond = min(beyond, 0.1)

@@ -167,6 +167,7 @@ def run_step(step: Step, settings: Settings, folder: Path) -> Outcome:
     return outcome
 
 
+AFTER_FAILURE_S = 3.0
 NOTHING_MOVED = "the signal came before any payload had moved"
 
 
@@ -179,7 +180,7 @@ def run_once(step: Step, settings: Settings, folder: Path, evidence_s: float) ->
         get = group.start("get", words, folder, step.provider, options.get_environment)
         address = wait_address(get, settings.limit_s)
         if address is None:
-            return Outcome(time.monotonic() - begin, late(group, "no address was printed"))
+            return no_address(group, begin)
         puts = []
         start_cpu = get.cpu()
         for index in range(options.puts):
@@ -188,9 +189,7 @@ def run_once(step: Step, settings: Settings, folder: Path, evidence_s: float) ->
             puts.append(group.start(name, words, folder, step.provider, options.put_environment))
         if options.cancel:
             cancel(get, puts, start_cpu + evidence_s, settings.limit_s)
-        problems = []
-        if not wait(group.processes, settings.limit_s - (time.monotonic() - begin)):
-            problems = late(group, f"still running after {settings.limit_s:.0f} s (--limit)")
+        problems = wait_end(get, puts, settings.limit_s - (time.monotonic() - begin))
         duration = time.monotonic() - begin
         problems += judge(step, settings, get, puts)
         return Outcome(duration, problems, [process.shown for process in group.processes])
@@ -210,18 +209,44 @@ def cancel(get: Process, puts: Sequence[Process], cpu_s: float, limit_s: float) 
         process.send(signal.SIGINT)
 
 
-def late(group: Group, what: str) -> list[str]:
+def wait_end(get: Process, puts: Sequence[Process], limit_s: float) -> list[str]:
+    """Wait until all have ended. After a put's failure get may wait for more of them: it is told
+    to end."""
+    group = [get, *puts]
+    end = time.monotonic() + limit_s
+
+    def decided() -> bool:
+        failed = any(not put.running and put.code != 0 for put in puts)
+        return failed or not any(process.running for process in group)
+
+    if wait(group, limit_s, decided) and not wait(group, min(AFTER_FAILURE_S, limit_s)):
+        get.send(signal.SIGTERM)
+        wait(group, end - time.monotonic())
+    return late(group, limit_s)
+
+
+def late(processes: Sequence[Process], limit_s: float) -> list[str]:
     """Keep where those are that still run, and end them."""
     problems = []
-    for process in group.processes:
+    for process in processes:
         if process.running:
             path = process.folder / f"{process.name}.stacks"
             path.write_text(process.stacks())
-            problems.append(f"{process.name}: {what}; its stacks are in {path}")
+            problems.append(
+                f"{process.name}: still running after {limit_s:.0f} s (--limit); "
+                f"its stacks are in {path}"
+            )
             process.kill()
-        elif process.code != 0:
-            problems.append(f"{process.name}: {ending(process)}")
     return problems
+
+
+def no_address(group: Group, begin: float) -> Outcome:
+    """get has not printed an address: how it ended, or where it is."""
+    get = group.processes[0]
+    seconds = time.monotonic() - begin
+    problems = late([get], seconds) or [f"get: {ending(get)}"]
+    commands = [get.shown]
+    return Outcome(seconds, [*problems, "get: no address was printed"], commands)
 
 
 def ending(process: Process) -> str:
@@ -257,8 +282,8 @@ def check(step: Step, settings: Settings, process: Process, sessions: int) -> li
     if CRASH in process.err:
         return [f"{name}: crashed: {process.err.splitlines()[0]}"]
     if process.code != 0:
-        # Nobody but us sends SIGKILL, and then it has been said why.
-        return [] if process.code == -signal.SIGKILL else [f"{name}: {ending(process)}"]
+        # If it was us who killed it, it has been said why.
+        return [] if process.killed else [f"{name}: {ending(process)}"]
     problems = [f"{name}: says {line!r}" for line in unexpected(process.err, step)]
     problems += [f"{name}: leaves {path}" for path in process.shared_memory()]
     if process.descendants():
@@ -296,7 +321,7 @@ def run_side(step: Step, settings: Settings, folder: Path, address: str | None) 
             get = group.start("get", words, folder, step.provider, options.get_environment)
             line = wait_address(get, settings.limit_s)
             if line is None:
-                return Outcome(time.monotonic() - begin, late(group, "no address was printed"))
+                return no_address(group, begin)
             print(line, flush=True)
             return finish_side(step, settings, group, get.cpu(), options.sessions)
         for index in range(options.puts):
@@ -325,7 +350,7 @@ def finish_side(
             process.send(signal.SIGINT)
     problems = []
     if not wait(processes, settings.limit_s - (time.monotonic() - begin)):
-        problems = late(group, f"still running after {settings.limit_s:.0f} s (--limit)")
+        problems = late(processes, settings.limit_s)
     duration = time.monotonic() - begin
     for process in processes:
         problems += check(step, settings, process, sessions)

@@ -64,6 +64,7 @@ class Process:
         self.out_fd = self.popen.stdout.fileno()
         os.set_blocking(self.out_fd, False)
         self.out_open = True
+        self.killed = False  # by us
 
     @property
     def running(self) -> bool:
@@ -148,7 +149,7 @@ class Process:
     def kill(self) -> None:
         """End it for good, and reap it."""
         if self.running:
-            self.send(signal.SIGKILL)
+            self.killed = self.send(signal.SIGKILL)
             self.popen.wait()
             self.look()
 
@@ -247,7 +248,9 @@ class Group:
     def __exit__(self, *_: object) -> None:
         for process in self.processes:
             process.kill()
-        for process in self.processes:
+            if process.descendants():
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
             for path in process.shared_memory():
                 path.unlink(missing_ok=True)
 

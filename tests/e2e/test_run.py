@@ -168,7 +168,7 @@ def test_unexpected_cancellation(world: World, trace: Path) -> None:
 
 def test_a_killed_put(world: World, trace: Path) -> None:
     """get ends with an error in time; the trace shows put's operations as open, none as lost."""
-    options = common(TCP, "--total", "1T", "--timeout", "3s")
+    options = common(TCP, "--total", "1T", "--timeout", "10s")
     process = world.start(*recording(world, trace, options, options))
     wait_for_payload(process, trace)
     put = next(pid for pid, words in world.leftovers().items() if words.startswith(str(world.put)))
