@@ -223,8 +223,6 @@ static void act(struct put_script *put, uint32_t kind)
         break;
     case 3:
         write_bytes(put, 1 + fuzz_take8(input) % 16u, fuzz_take8(input));
-        if (put->bad_at != UINT64_MAX)
-            put->steps.honest = false;
         break;
     case 4:
     case 5:
@@ -247,20 +245,36 @@ enum { ACTS = 11 };
 
 /* ---- a whole session ---- */
 
+/* What get knows of is memory that it has offered. */
+static void check_progress(const struct put_script *put)
+{
+    const struct session *session = steps_session(&put->steps);
+    const uint64_t memory =
+        session->workload.kind == FABT_WORKLOAD_STRESS
+            ? 37 + 31 + 29
+            : workload_targets(&session->workload) * session->workload.size_bytes;
+
+    FUZZ_CHECK(session->counts.credit_bytes <= memory);
+    FUZZ_CHECK(session->counts.payload_bytes <= session->counts.reported_bytes);
+}
+
 /* What an honest put still owes after the script: the rest of the stream and its end. */
 static void end_honestly(struct put_script *put)
 {
     struct steps *steps = &put->steps;
+    const struct session *session = steps_session(steps);
 
     steps->deferrals = 0;
     steps_settle(steps);
-    for (unsigned i = 0; i < ROUNDS_MAX && !put->ended; i++) {
+    for (unsigned i = 0; i < ROUNDS_MAX && !put->ended && !session_closed(session); i++) {
         write_bytes(put, UINT8_MAX, 0);
         send_honest_progress(put, UINT8_MAX);
         steps_settle(steps);
+        check_progress(put);
     }
-    FUZZ_CHECK(put->acknowledged && put->ended && !put->blind);
-    FUZZ_CHECK(put->get_ended);
+    steps->spoiled = session->workload.pattern && put->bad_at < session->workload.total_bytes;
+    FUZZ_CHECK(put->acknowledged && !put->blind);
+    FUZZ_CHECK(steps->spoiled || (put->ended && put->get_ended));
 }
 
 /* The initial message as get's listener has accepted it. */
@@ -311,6 +325,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             steps_take(steps, kind);
         else
             act(put, kind - STEPS_KINDS);
+        check_progress(put);
     }
     if (steps->honest)
         end_honestly(put);

@@ -106,6 +106,18 @@ static void offer(struct get_script *get, uint32_t count, uint64_t len)
     send_vector(get, &vector, get->vectors++ % WIRE_TAGS);
 }
 
+/* More than there will ever be bytes for; two of them are more than 64 bits can count. */
+static void offer_endless(struct get_script *get)
+{
+    const struct wire_vector vector = {
+        .count = 1,
+        .segments = {{STEPS_BASE + get->offered_bytes, UINT64_C(1) << 63, STEPS_KEY}},
+    };
+
+    if (!get->ended)
+        send_vector(get, &vector, get->vectors++ % WIRE_TAGS);
+}
+
 static void send_eof(struct get_script *get)
 {
     const struct wire_vector vector = {.count = 0};
@@ -184,13 +196,16 @@ static void act(struct get_script *get, uint32_t kind)
     case 8:
         send_raw(get, true);
         break;
+    case 9:
+        offer_endless(get);
+        break;
     default:
         send_odd_vector(get);
         break;
     }
 }
 
-enum { ACTS = 11 };
+enum { ACTS = 12 };
 
 /* ---- a whole session ---- */
 

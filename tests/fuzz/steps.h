@@ -36,8 +36,10 @@ struct steps {
     int refusal;
     bool watching;   /* watch.h knows the rules of the stress workload only */
     bool permissive; /* writes succeed wherever they go */
+    bool mute;       /* after the script the provider delivers and reports nothing more */
 
     bool honest;
+    bool spoiled;             /* the peer is honest, but a byte of its payload is wrong */
     bool cancelled;           /* by the input */
     uint64_t passed_ns;       /* time that the input let pass */
     uint64_t written_bytes;   /* that writes brought to the peer */
