@@ -75,3 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # once more when it flushes at exit, so give it somewhere to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        # A full disk behind standard output, a file that went away: the system's word is enough.
+        what = f"{error.filename}: " if error.filename else ""
+        print(f"fabtrace: {what}{error.strerror or error}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1

@@ -185,6 +185,20 @@ def test_wrong_words(words: tuple[str, ...], says: str) -> None:
     assert says in done.stderr and "--help" in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_output_that_can_not_be_written(emitted: Emitted) -> None:
+    """A full disk behind standard output is one line and a failure, also when Python flushes last."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fabtrace", "report", emitted()],
+            cwd=SOURCE / "analysis",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "fabtrace: No space left on device\n"
+
+
 def test_the_reader_of_our_output_may_go_away(emitted: Emitted) -> None:
     """`fabtrace report | head -1` is no error."""
     done = subprocess.run(
