@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How many events a trace holds, by process and name, and how many are missing.
 
-The trace is counted, not LTTng's counters believed. Every event has its writer's number and a count of the
-events of its name, so what is missing between two of them, and up to what the writer says at its end
-(`emitted`), was lost. What a process wrote before the first event that is there is a loss only if the
-trace holds the process's start: a recording may begin later than a process. Counting goes through babeltrace2's text: about 2 s a million events.
+The trace is counted, not LTTng's counters believed. Every event has its writer's number and a count
+of the events of its name, so what is missing between two of them, and up to what the writer says at
+its end (`emitted`), was lost. What a process wrote before the first event that is there is a loss
+only if the trace holds the process's start: a recording may begin later than a process. Counting
+goes through babeltrace2's text: about 2 s a million events.
 """
 
 from __future__ import annotations
