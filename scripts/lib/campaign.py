@@ -13,6 +13,7 @@ import shlex
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ class Programs:
 
 def find_programs(build: str | None) -> Programs:
     """The programs of a build folder; FABT_BUILD names one, else it is `build`."""
-    folder = Path(build or os.environ.get("FABT_BUILD") or SOURCE / "build")
+    folder = Path(build or os.environ.get("FABT_BUILD") or SOURCE / "build").resolve()
     programs = Programs(folder / "src" / "fabtget", folder / "src" / "fabtput")
     for path in (programs.get, programs.put):
         if not os.access(path, os.X_OK):
@@ -122,7 +123,7 @@ class Logs:
             if path is None:
                 self.folder = Path(tempfile.mkdtemp(prefix=prefix))
             else:
-                self.folder = Path(path)
+                self.folder = Path(path).resolve()
                 self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"--logs: cannot make the folder: {error}") from None
@@ -151,11 +152,34 @@ class Logs:
             self.folder.rmdir()
 
 
+class Held:
+    """A block that our end has to wait for: a process that has started but isn't known yet would
+    be left behind. Only the main thread is interrupted, so only it holds anything up."""
+
+    depth = 0
+    pending: str | None = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            Held.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        Held.depth -= 1
+        if Held.depth == 0 and Held.pending is not None:
+            name, Held.pending = Held.pending, None
+            raise Interrupted(name)
+
+
 def end_by_signals() -> None:
     """SIGTERM and SIGHUP end a campaign as Ctrl-C does: in order, with nothing left behind."""
 
     def end(number: int, _: object) -> None:
-        raise Interrupted(signal.Signals(number).name)
+        name = signal.Signals(number).name
+        if Held.depth == 0:
+            raise Interrupted(name)
+        Held.pending = name
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign import CRASH, LOOPBACK, Programs
+from campaign import LOOPBACK, Programs
 from campaign_faults import Scenario
 from campaign_matrix import ending
 from campaign_process import Group, Process, json_options, pass_time, wait, wait_address
@@ -307,8 +307,8 @@ def judge(run: Run, part: Part) -> None:
     """What is wrong with one process."""
     process = part.process
     name = process.name
-    if CRASH in process.err:
-        run.problem(f"{name}: crashed: {process.err.splitlines()[0]}")
+    if process.crash_line is not None:
+        run.problem(f"{name}: crashed: {process.crash_line}")
         return
     if part.hung or (part.killed and process.code == -signal.SIGKILL):
         return
@@ -391,6 +391,8 @@ def allowed_codes(run: Run, part: Part) -> set[int]:
         return {1}
     if scenario.fault == "pause":
         return {0}
+    if scenario.fault == "thaw":
+        return {0, 1}  # it depends on whether it knew of the other side yet, and on who noticed
     if scenario.fault == "token":
         return {0} if part.token else {1}
     if scenario.fault == "partial":

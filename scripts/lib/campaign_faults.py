@@ -105,6 +105,10 @@ def make_scenario(seed: str, provider: str, number: int, faults: list[str]) -> S
     if fault == "pause":
         total, timeout = str(SHORT_TOTAL), LONG_TIMEOUT_S
         beyond = min(beyond, 0.1)
+    elif fault == "thaw":
+        # A put that is stopped before it says hello goes on as if nothing had been.
+        total = str(10 * SHORT_TOTAL)
+        beyond = min(beyond, 0.2)
     elif fault == "token":
         total, timeout = str(SHORT_TOTAL), LONG_TIMEOUT_S
     elif fault == "count":

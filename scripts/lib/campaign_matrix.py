@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign import CRASH, DEFAULT_BYTES, PROVIDERS, Programs, UsageError
+from campaign import DEFAULT_BYTES, PROVIDERS, Programs, UsageError
 from campaign_process import Group, Process, json_options, wait, wait_address
 
 ENDLESS = "1T"
@@ -279,8 +279,8 @@ def bytes_moved(process: Process) -> int:
 def check(step: Step, settings: Settings, process: Process, sessions: int) -> list[str]:
     """What is wrong with one process."""
     name = process.name
-    if CRASH in process.err:
-        return [f"{name}: crashed: {process.err.splitlines()[0]}"]
+    if process.crash_line is not None:
+        return [f"{name}: crashed: {process.crash_line}"]
     if process.code != 0:
         # If it was us who killed it, it has been said why.
         return [] if process.killed else [f"{name}: {ending(process)}"]

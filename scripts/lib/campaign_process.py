@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from campaign import CRASH, environment, shown
+from campaign import CRASH, Held, environment, shown
 
 SHARED_MEMORY = Path("/dev/shm")
 PIPE_BYTES = 1 << 16
@@ -55,6 +55,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=err,
+                cwd=folder,  # a crash may leave files where the program runs
                 env=environment(provider, extra),
                 start_new_session=True,
             )
@@ -83,7 +84,12 @@ class Process:
     @property
     def crashed(self) -> bool:
         """Did a signal end it, openly or behind exit code 1?"""
-        return self.code < 0 or CRASH in self.err
+        return self.code < 0 or self.crash_line is not None
+
+    @property
+    def crash_line(self) -> str | None:
+        """What is said of a crash that hides behind exit code 1."""
+        return next((line for line in self.err.splitlines() if CRASH in line), None)
 
     @property
     def address(self) -> str | None:
@@ -246,6 +252,11 @@ class Group:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with Held():
+            self.end()
+
+    def end(self) -> None:
+        """Kill what is left, and remove what the killed ones left."""
         for process in self.processes:
             process.kill()
             if process.descendants():
@@ -262,8 +273,9 @@ class Group:
         provider: str,
         extra: Mapping[str, str] | None = None,
     ) -> Process:
-        process = Process(name, command, folder, provider, extra)
-        self.processes.append(process)
+        with Held():
+            process = Process(name, command, folder, provider, extra)
+            self.processes.append(process)
         if self.abandoned:
             process.send(signal.SIGKILL)
         return process
@@ -291,7 +303,8 @@ class Load:
     def __enter__(self) -> Load:
         for _ in range(self.count):
             command = [sys.executable, "-S", "-c", self.PROGRAM]
-            self.processes.append(subprocess.Popen(command, start_new_session=True))
+            with Held():
+                self.processes.append(subprocess.Popen(command, start_new_session=True))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -93,18 +94,17 @@ def test_a_part_of_the_matrix(tmp_path: Path) -> None:
     """It passes, the table has what was asked for, and no logs are left."""
     file = tmp_path / "matrix.json"
     logs = tmp_path / "logs"
-    words = ["--providers", "shm,tcp;ofi_rxm", "--only", "default,w@both,c,n4k2"]
+    words = ["--providers", "shm,tcp;ofi_rxm", "--only", "default,c,n4k2"]
     done = run(FABTRUN, *words, *SMALL, "--json", file, "--logs", logs)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "8 of 8 steps passed" in done.stdout
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:5]] == [
+    assert "6 of 6 steps passed" in done.stdout
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == [
         "default",
-        "w@both",
         "c",
         "n4k2",
     ]
     document = results(file)
-    assert [cell["passed"] for cell in document["cells"]] == [True] * 8
+    assert [cell["passed"] for cell in document["cells"]] == [True] * 6
     for cell in document["cells"]:
         assert (cell["relative"] is None) == (cell["options"] == "c")
     assert list(logs.iterdir()) == []
@@ -129,10 +129,10 @@ def test_one_step_at_a_time(tmp_path: Path) -> None:
         ("fabtput", '"$REAL" "$@"; kill -KILL $$', "SIGKILL"),
         ("fabtput", '"$REAL" "$@" && echo surprise >&2', "surprise"),
         ("fabtput", "echo 'terminated with signal 11' >&2; exit 1", "crashed"),
-        ("fabtput", '"$REAL" "$@"; exec sleep 1000', "still running"),
+        ("fabtput", "exec sleep 1000", "still running"),
         ("fabtget", "exit 0", "no address"),
         ("fabtget", '"$REAL" "$@" | tee && touch "/dev/shm/$$:campaign-test"', "leaves /dev/shm"),
-        ("fabtget", 'sleep 1000 & exec "$REAL" "$@"', "leaves a process"),
+        ("fabtget", 'tail -f /dev/null & exec "$REAL" "$@"', "leaves a process"),
         ("fabtget", 'exec "$REAL" "$@" --total 30400', None),
         ("fabtput", 'exec "$REAL" --total 7600 "$@" --total 7600', "7600"),
     ],
@@ -143,8 +143,9 @@ def test_the_matrix_notices(
 ) -> None:
     script(faulty, program, text)
     logs = tmp_path / "logs"
-    words = ["--providers", "shm", "--only", "default", "--limit", "5", "--logs", logs]
-    done = run(FABTRUN, *words, *SMALL, build=faulty)
+    limit = "2" if "sleep" in text else "60"
+    words = ["--providers", "shm", "--only", "default", "--limit", limit]
+    done = run(FABTRUN, *words, *SMALL, "--logs", logs, build=faulty)
     if word is None:  # get's --total is only a limit
         assert done.returncode == 0, done.stderr
         return
@@ -169,17 +170,10 @@ def test_scenarios_depend_on_the_seed_alone() -> None:
 def test_a_short_campaign(tmp_path: Path) -> None:
     """Each fault that does not have to wait for a time-out, once, and killing."""
     file = tmp_path / "chaos.json"
-    words = [
-        "--providers",
-        "shm,tcp;ofi_rxm",
-        "--faults",
-        "pause,cancel,accept,kill",
-        "--runs",
-        "8",
-    ]
+    words = ["--providers", "tcp;ofi_rxm", "--faults", "pause,cancel,accept,kill", "--runs", "4"]
     done = run(CHAOS, *words, "--seed", "test", "--jobs", "2", "--json", file)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "8 of 8 runs passed" in done.stdout
+    assert "4 of 4 runs passed" in done.stdout
     assert sorted({one["fault"] for one in results(file)["runs"]}) == [
         "accept",
         "cancel",
@@ -188,34 +182,44 @@ def test_a_short_campaign(tmp_path: Path) -> None:
     ]
 
 
+def killing_get(provider: str) -> str:
+    """A run in which get is killed while it serves one session; as --run takes it."""
+    for number in range(1000):
+        scenario = make_scenario("test", provider, number, ["kill"])
+        if scenario.target == "get" and scenario.sessions == 1 and scenario.beyond_s > 0.05:
+            return scenario.name
+    raise AssertionError("no seed makes such a run")
+
+
 @pytest.mark.parametrize(
-    "fault, program, text, word",
+    "text, word",
     [
-        ("kill", "fabtput", 'exec "$REAL" --timeout 1h "$@" --timeout 1h', "hangs"),
-        ("kill", "fabtput", '"$REAL" "$@" 2>&-; exit 1', "without a word"),
-        (
-            "kill",
-            "fabtput",
-            '"$REAL" "$@" 2>&-; echo "fabtput: no" >&2; exit 1',
-            "no line says why",
-        ),
-        ("token", "fabtput", '"$REAL" "$@"; exit 0', "unexpected exit code 0"),
-        ("accept", "fabtget", 'trap "" TERM HUP INT QUIT; "$REAL" "$@"; exit 3', "exit code 3"),
+        ('exec "$REAL" "$@" --timeout 1h', "hangs"),
+        ('exec "$REAL" "$@" 2>&-', "without a word"),
+        ('echo "fabtput: no" >&2; exec "$REAL" "$@" 2>&-', "no line says why session 0 failed"),
+        ('exec "$REAL" "$@" --json /dev/full', "wrote no results"),
+        ('exec "$REAL" "$@" --bogus', "exit code 2"),
+        ('echo "terminated with signal 11" >&2; exec "$REAL" "$@"', "crashed"),
+        ('touch "/dev/shm/$$:campaign-test"; exec "$REAL" "$@"', "leaves /dev/shm"),
+        ('tail -f /dev/null & exec "$REAL" "$@"', "leaves a process"),
     ],
-    ids=["hangs", "mute", "vague", "wrong", "odd"],
+    ids=["hangs", "mute", "vague", "no-results", "usage", "crash", "shm", "child"],
 )
-def test_the_campaign_notices(
-    faulty: Path, tmp_path: Path, fault: str, program: str, text: str, word: str
-) -> None:
-    """Several runs, since chance may have the fault hit the other side."""
-    script(faulty, program, text)
-    words = ["--providers", "shm", "--faults", fault, "--runs", "4", "--jobs", "2"]
-    done = run(
-        CHAOS, *words, "--seed", "2", "--margin", "4", "--logs", tmp_path / "logs", build=faulty
-    )
+def test_the_campaign_notices(faulty: Path, tmp_path: Path, text: str, word: str) -> None:
+    """get is killed, and put behaves in a way that it should not."""
+    script(faulty, "fabtput", text)
+    # Where the connection shows the peer's end no run has to wait for its time-out; shm has none.
+    chosen = killing_get("shm" if word == "hangs" else "tcp;ofi_rxm")
+    words = ["--seed", "test", "--faults", "kill", "--run", chosen]
+    words += ["--margin", "4" if word == "hangs" else "30"]
+    done = run(CHAOS, *words, "--logs", tmp_path / "logs", build=faulty)
     assert done.returncode == 1
     assert word in done.stderr, done.stderr
-    assert "repeat: scripts/chaos --seed 2 --run shm:" in done.stderr
+    assert (
+        f"repeat: scripts/chaos --seed test --run {shlex.quote(chosen)} --faults kill"
+        in done.stderr
+    )
+    assert len(list((tmp_path / "logs").iterdir())) == 1
 
 
 @pytest.mark.parametrize("program", [FABTRUN, CHAOS])
@@ -224,6 +228,7 @@ def test_an_interrupted_campaign_leaves_nothing(faulty: Path, program: Path) -> 
     for name in ("fabtget", "fabtput"):
         script(faulty, name, f'echo $$ >>"{faulty}/pids"; exec "$REAL" "$@"')
     words = [str(program), "--providers", "shm", "--build", str(faulty)]
+    words += ["--faults", "accept"] if program == CHAOS else []
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     while "[2/" not in process.stderr.readline():
