@@ -122,7 +122,8 @@ static void send_eof(struct get_script *get)
 {
     const struct wire_vector vector = {.count = 0};
 
-    if (!get->put_ended || get->filled_bytes != steps_session(&get->steps)->workload.total_bytes)
+    if (get->ended || !get->put_ended ||
+        get->filled_bytes != steps_session(&get->steps)->workload.total_bytes)
         get->steps.honest = false;
     get->ended = true;
     send_vector(get, &vector, get->vectors++ % WIRE_TAGS);
