@@ -114,7 +114,9 @@ def test_text_without_unicode(emitted: Emitted) -> None:
     encoding = "ascii:replace"
     text = fabtrace("timeline", emitted(), PYTHONIOENCODING=encoding).stdout
     lanes = [line for line in text.splitlines() if line.startswith(("get:", "put:"))]
-    assert len(lanes) == 4 and all("#" in lane or "%" in lane for lane in lanes)
+    # How full a slice is depends on how fast the machine is; that something is drawn does not.
+    assert len(lanes) == 4 and all(set(lane[9:60]) & set(".:-=+*%#") for lane in lanes)
+    assert text.isascii()
     assert not any("?" in lane for lane in lanes)
     text = fabtrace("timeline", emitted(), "--session", "0", PYTHONIOENCODING=encoding).stdout
     assert "#" * 12 in text  # the best slice fills its bar
