@@ -42,6 +42,7 @@ struct fabric {
     uint32_t rx_iov_limit;
     uint32_t rma_iov_limit;
     uint64_t mr_mode;
+    uint64_t hello_flags; /* of the handshake's sends */
 };
 
 struct domain {

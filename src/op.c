@@ -184,7 +184,8 @@ int op_post_send(struct op *op, const struct op_memory *memory, fi_addr_t peer)
     };
 
     op->post_ns = clock_now();
-    return posted(op, fi_sendmsg(op->endpoint->ep, &message, FI_COMPLETION));
+    return posted(
+        op, fi_sendmsg(op->endpoint->ep, &message, op->endpoint->domain->fabric->hello_flags));
 }
 
 int op_post_tagged_send(struct op *op, const struct op_memory *memory, fi_addr_t peer, uint64_t tag)
