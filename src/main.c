@@ -2,10 +2,12 @@
  *
  * fabtget and fabtput: one program, two names. */
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine.h"
 #include "results.h"
@@ -126,6 +128,16 @@ static int run(const struct options *options, const char *command_line, FILE *js
     return flushed(code);
 }
 
+/* A caller may have closed our standard descriptors; a file of ours in their place would get what
+ * is meant for people. */
+static void occupy_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+            return;
+    }
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     const size_t len = strlen(text), end_len = strlen(end);
@@ -142,6 +154,7 @@ int main(int argc, char **argv)
     FILE *json;
     int code;
 
+    occupy_standard_descriptors();
     signals_prepare();
     program = argc > 0 ? basename(argv[0]) : "fabtget";
     role = ends_with(program, "put") ? ROLE_PUT : ROLE_GET;
