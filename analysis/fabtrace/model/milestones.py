@@ -17,8 +17,9 @@ from fabtrace.model.run import Run
 from fabtrace.model.sessions import Session
 from fabtrace.tables import Table
 
-# First completions worth telling: kind -> what it means.
-FIRST_COMPLETIONS = {
+# First messages worth telling: kind -> what it means. A message that is sent counts from when its post
+# began, one that is received from its completion: so no cause comes after its effect.
+FIRST_MESSAGES = {
     "initial_tx": "initial message sent",
     "initial_rx": "initial message received",
     "ack_tx": "acknowledgement sent",
@@ -86,13 +87,14 @@ def lifecycle(run: Run, session: Session) -> Moments:
 
 
 def first_operations(run: Run, session: Session) -> Moments:
-    """The first completion of each kind of message, the first and the last write."""
+    """The first message of each kind, the first and the last write."""
     known = catalogue.load()
     mine = run.operations.rows(run.operations.session == session.key)
-    for kind, text in FIRST_COMPLETIONS.items():
-        completed = mine.rows((mine.kind == known.code("kind", kind)) & mine.succeeded)
-        if len(completed):
-            yield int(completed.end_ns.min()), f"first_{kind}", text
+    for kind, text in FIRST_MESSAGES.items():
+        messages = mine.rows((mine.kind == known.code("kind", kind)) & mine.succeeded)
+        if len(messages):
+            moments = messages.begin_ns if kind.endswith("_tx") else messages.end_ns
+            yield int(moments.min()), f"first_{kind}", text
     codes = [known.code("kind", kind) for kind in ("write", "fragment")]
     writes = mine.rows(np.isin(mine.kind, codes) & mine.posted)
     if len(writes):
