@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from world import FABTRACE, SANITIZER, SECONDS, SOURCE, Done, World
 PATTERN_BYTES = 76
 FULL_BYTES = 7_600_000
 TOTAL = 300 * PATTERN_BYTES
-# Small enough that the trace grows while it is recorded, large enough to lose nothing.
-SMALL_BUFFERS = ("--buffers", "512kx8")
+# Small enough that the trace grows while it is recorded.
+SMALL_BUFFERS = ("--buffers", "2Mx8")
+SMALL_BUFFER_BYTES = 2 << 20
 TCP, SHM = "tcp;ofi_rxm", "shm"
 
 
@@ -29,11 +31,10 @@ def common(provider: str, *options: str) -> list[str]:
 
 
 def recording(
-    world: World, trace: Path, get: list[str], *puts: list[str], level: str = "ops"
+    world: World, trace: Path, get: list[str], *puts: list[str], options: Sequence[str] = ()
 ) -> list[str | Path]:
     """The command line that records a get and its puts."""
-    words: list[str | Path] = [FABTRACE, "record", "-o", trace, "--level", level, *SMALL_BUFFERS]
-    words += ["--", world.get, *get]
+    words: list[str | Path] = [FABTRACE, "record", *options, "-o", trace, "--", world.get, *get]
     for put in puts:
         words += ["--and", world.put, *put, "{address}"]
     return words
@@ -125,7 +126,7 @@ def test_two_puts(world: World, trace: Path) -> None:
 def test_levels(world: World, trace: Path, level: str) -> None:
     """Sessions and workers are known at every level."""
     options = common(TCP, "-n", "2", "--total", str(TOTAL))
-    done = world.run(*recording(world, trace, options, options, level=level))
+    done = world.run(*recording(world, trace, options, options, options=["--level", level]))
     assert done.code == 0, done.err
     report = world.report(trace)
     assert report["trace"]["level"] == level
@@ -141,7 +142,7 @@ def test_expected_cancellation(world: World, trace: Path, provider: str) -> None
     trace whose operations all have an end, and, as the fixture checks, no process left.
     """
     options = common(provider, "-n", "2", "--total", "1T", "-c")
-    process = world.start(*recording(world, trace, options, options))
+    process = world.start(*recording(world, trace, options, options, options=SMALL_BUFFERS))
     wait_for_payload(process, trace)
     process.send_signal(signal.SIGINT)
     done = world.finish(process)
@@ -156,7 +157,7 @@ def test_expected_cancellation(world: World, trace: Path, provider: str) -> None
 def test_unexpected_cancellation(world: World, trace: Path) -> None:
     """Without -c the programs fail, and so does the recorder; the trace is as good."""
     options = common(TCP, "-n", "2", "--total", "1T")
-    process = world.start(*recording(world, trace, options, options))
+    process = world.start(*recording(world, trace, options, options, options=SMALL_BUFFERS))
     wait_for_payload(process, trace)
     process.send_signal(signal.SIGINT)
     done = world.finish(process)
@@ -169,7 +170,7 @@ def test_unexpected_cancellation(world: World, trace: Path) -> None:
 def test_a_killed_put(world: World, trace: Path) -> None:
     """get ends with an error in time; the trace shows put's operations as open, none as lost."""
     options = common(TCP, "--total", "1T", "--timeout", "10s")
-    process = world.start(*recording(world, trace, options, options))
+    process = world.start(*recording(world, trace, options, options, options=SMALL_BUFFERS))
     wait_for_payload(process, trace)
     put = next(pid for pid, words in world.leftovers().items() if words.startswith(str(world.put)))
     os.kill(put, signal.SIGKILL)
@@ -185,7 +186,7 @@ def wait_for_payload(process: subprocess.Popen[str], trace: Path) -> None:
     """Return when some sub-buffers have been written: payload flows."""
     deadline = time.monotonic() + SECONDS
     while process.poll() is None and time.monotonic() < deadline:
-        if sum(path.stat().st_size for path in trace.rglob("events_*")) >= 2 << 20:
+        if sum(path.stat().st_size for path in trace.rglob("events_*")) >= 2 * SMALL_BUFFER_BYTES:
             return
     pytest.fail(f"no payload flows; exit code {process.poll()}")
 
@@ -193,8 +194,7 @@ def wait_for_payload(process: subprocess.Popen[str], trace: Path) -> None:
 def test_a_put_that_fails_at_once(world: World, trace: Path) -> None:
     """The recorder doesn't wait for ever for the get that nobody comes to."""
     get, put = common(TCP), common(TCP, "-n", "none")
-    words = recording(world, trace, get, put)
-    words[2:2] = ["--grace", "3"]
+    words = recording(world, trace, get, put, options=["--grace", "3"])
     done = world.run(*words)
     assert done.code == 1  # get's, which was cancelled
     assert "fabtput: -n: 'none'" in done.err and "(--grace)" in done.err
