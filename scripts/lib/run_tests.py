@@ -56,7 +56,7 @@ class Run:
     def tool(self, command: Sequence[str | Path], **extra: str) -> tuple[int, str]:
         """Run a tool in the source tree; exit code and output. It is killed when it takes too long."""
         process = subprocess.Popen(
-            [str(word) for word in command],
+            ["env", "--default-signal", *map(str, command)],  # of a nohup, say
             cwd=SOURCE,
             env={**os.environ, **self.environment, **extra},
             stdin=subprocess.DEVNULL,

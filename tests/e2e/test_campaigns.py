@@ -230,11 +230,14 @@ def test_an_interrupted_campaign_leaves_nothing(faulty: Path, program: Path) -> 
     words = [str(program), "--providers", "shm", "--build", str(faulty)]
     words += ["--faults", "accept"] if program == CHAOS else []
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    while "[2/" not in process.stderr.readline():
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=SECONDS)
+    try:
+        assert process.stderr is not None
+        while "[2/" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
     assert process.returncode == 1
     assert "ended by SIGINT" in err and "Traceback" not in err
     assert out.splitlines()[0].split()[0] in ("options", "runs")

@@ -138,6 +138,17 @@ def test_signals_end_a_recording(world: World, trace: Path, number: signal.Signa
     assert summary(done) == (len(event_names(trace)), 0)
 
 
+def test_nohup(world: World, trace: Path) -> None:
+    """Who ignores SIGHUP wants a recording to outlive the terminal."""
+    script = f"{world.emit}; echo ready; exec sleep 1000"
+    words: list[str | Path] = [FABTRACE, "record", "-o", trace, "--", "sh", "-c", script]
+    process = world.start("env", "--ignore-signal=HUP", *words)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    assert world.finish(process).code == 128 + signal.SIGTERM
+
+
 def test_a_signal_during_the_start(world: World, trace: Path) -> None:
     """Before anything runs: nothing is started, nothing is left, not even the folder."""
     process = world.start(FABTRACE, "record", "-o", trace, "--", "sleep", "1000")

@@ -66,9 +66,9 @@ class World:
         return {**self.lttng.environment, MARK: self.mark, **extra}
 
     def start(self, *words: str | Path, **extra: str) -> subprocess.Popen[str]:
-        """Start a command inside."""
+        """Start a command inside. Signals that we were told to ignore (nohup) are not ignored there."""
         return subprocess.Popen(
-            self.lttng.command(list(words)),
+            ["env", "--default-signal", *self.lttng.command(list(words))],
             cwd=self.folder,
             env=self.environment(**extra),
             stdin=subprocess.DEVNULL,
