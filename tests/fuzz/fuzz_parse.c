@@ -138,7 +138,8 @@ static void try_sizes(const char *text, uint64_t high)
     many = strlen(text) < 1024 ? read_sizes(copy, high, expected) : -1;
     if (many < 0) {
         FUZZ_CHECK(rc == -ERANGE || rc == -EINVAL);
-        FUZZ_CHECK(fuzz_untouched(&count, sizeof(count))); /* without it `sizes` says nothing */
+        FUZZ_CHECK(fuzz_untouched(&count, sizeof(count)));
+        FUZZ_CHECK(fuzz_untouched(sizes, SIZES_ROOM * sizeof(*sizes)));
     } else {
         FUZZ_CHECK(rc == 0 && count == (uint32_t)many && count > 0);
         FUZZ_CHECK(memcmp(sizes, expected, count * sizeof(*sizes)) == 0);
