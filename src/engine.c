@@ -15,12 +15,11 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "engine_trace.h"
 #include "get.h"
 #include "put.h"
 #include "signals.h"
 #include "topology.h"
-
-#define DUMP_NS NS_PER_S
 
 /* A peer that disappears shortly before our signal was cancelled by the same hand. */
 #define EXCUSE_NS (2 * NS_PER_S)
@@ -35,83 +34,6 @@ enum {
     WAIT_MS = 100,
     VERDICTS_A_ROUND = 64,
 };
-
-/* ---- traces ---- */
-
-static void trace_process(const struct engine *engine, uint8_t cause)
-{
-    const struct options *options = engine->options;
-    char hostname[256] = "", version[16];
-
-    if (!FABT_TRACE_ENABLED(process))
-        return;
-    gethostname(hostname, sizeof(hostname) - 1);
-    snprintf(version, sizeof(version), "%u.%u", FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
-    FABT_TRACE(process, .cause = cause, .instance = engine->instance,
-               .schema_version = FABT_SCHEMA_VERSION,
-               .role = options->role == ROLE_GET ? (uint8_t)FABT_ROLE_GET : (uint8_t)FABT_ROLE_PUT,
-               .pid = (uint32_t)getpid(), .run_id = engine->run_id, .start_ns = engine->start_ns,
-               .sessions = options->local_sessions, .workers = engine->workers_count,
-               .hostname = hostname, .engine_version = FABT_VERSION, .libfabric_version = version,
-               .provider = engine->fabric.info->fabric_attr->prov_name,
-               .command_line = engine->command_line);
-}
-
-static void trace_params(const struct engine *engine, uint8_t cause)
-{
-    const struct fabric *fabric = &engine->fabric;
-    const struct fi_info *info = fabric->info;
-
-    FABT_TRACE(params, .cause = cause, .tx_iov_limit = (uint32_t)info->tx_attr->iov_limit,
-               .rx_iov_limit = (uint32_t)info->rx_attr->iov_limit,
-               .rma_iov_limit = (uint32_t)info->tx_attr->rma_iov_limit,
-               .mr_iov_limit = (uint32_t)info->domain_attr->mr_iov_limit,
-               .mr_mode = fabric->mr_mode,
-               .mr_key_size_bytes = (uint32_t)info->domain_attr->mr_key_size,
-               .max_msg_size_bytes = info->ep_attr->max_msg_size,
-               .tx_size = (uint32_t)info->tx_attr->size, .rx_size = (uint32_t)info->rx_attr->size,
-               .cq_size = engine->workers_count == 0 ? 0 : (uint32_t)engine->workers[0].cq_size,
-               .infos = fabric->infos, .fabric = info->fabric_attr->name,
-               .domain = info->domain_attr->name);
-}
-
-/* A dump is long; an event holds a line. */
-static void trace_info(const struct fi_info *info, uint8_t which)
-{
-    const char *text, *end;
-
-    if (!FABT_TRACE_ENABLED(info_dump))
-        return;
-    for (text = fi_tostr(info, FI_TYPE_INFO); *text != '\0'; text = *end == '\0' ? end : end + 1) {
-        char line[256];
-
-        end = strchrnul(text, '\n');
-        snprintf(line, sizeof(line), "%.*s", (int)(end - text), text);
-        FABT_TRACE(info_dump, .which = which, .line = line);
-    }
-}
-
-static void trace_listening(const struct engine *engine, uint8_t cause)
-{
-    const struct address *address = &engine->listener.endpoint.address;
-    char text[ADDRESS_TEXT_SIZE];
-
-    if (engine->options->role != ROLE_GET || !FABT_TRACE_ENABLED(session_address))
-        return;
-    address_format(address, text);
-    FABT_TRACE(session_address, .cause = cause, .session = -1,
-               .address_kind = FABT_ADDRESS_KIND_LISTEN, .address = text);
-}
-
-static void state_dump(struct engine *engine, uint64_t now)
-{
-    if (now < engine->next_dump_ns)
-        return;
-    engine->next_dump_ns = now + DUMP_NS;
-    trace_process(engine, FABT_CAUSE_STATE_DUMP);
-    trace_params(engine, FABT_CAUSE_STATE_DUMP);
-    trace_listening(engine, FABT_CAUSE_STATE_DUMP);
-}
 
 /* ---- set-up ---- */
 
@@ -306,17 +228,15 @@ static int set_up(struct engine *engine, struct failure *failure)
     if (engine->workers == NULL || engine->workers_load == NULL || engine->open == NULL)
         return failure_set(failure, -ENOMEM, "no memory for %u sessions", options->local_sessions);
     engine->workers_count = workers;
-    trace_process(engine, FABT_CAUSE_START);
-    trace_info(engine->fabric.hints, FABT_INFO_KIND_HINTS);
-    trace_info(engine->fabric.info, FABT_INFO_KIND_CHOSEN);
-    engine->next_dump_ns = clock_now() + DUMP_NS;
+    engine_trace_process(engine, FABT_CAUSE_START);
+    engine_trace_infos(engine);
     rc = choose_cpus(engine, failure);
     if (rc == 0)
         rc = start_workers(engine, failure);
     if (rc == 0)
         rc = start_watchdog(engine, workers, options->timeout_ns / NS_PER_S + HANG_S, failure);
     if (rc == 0)
-        trace_params(engine, FABT_CAUSE_START);
+        engine_trace_params(engine, FABT_CAUSE_START);
     return rc;
 }
 
@@ -401,7 +321,7 @@ static int start_listening(struct engine *engine, struct failure *failure)
 
     if (rc != 0)
         return rc;
-    trace_listening(engine, FABT_CAUSE_START);
+    engine_trace_listening(engine, FABT_CAUSE_START);
     address_format(&engine->listener.endpoint.address, text);
     if (engine->options->address_file != NULL) {
         rc = address_publish(engine->options->address_file, text, failure);
@@ -626,7 +546,7 @@ static int serve(struct engine *engine, struct failure *failure)
         now = clock_now();
         if (all_ended(engine) && now >= forgiven_until(engine))
             return 0;
-        state_dump(engine, now);
+        engine_trace_state_dump(engine, now);
         show_progress(engine, now);
         wait_for_events(engine);
     }
@@ -650,15 +570,6 @@ static void join_workers(struct engine *engine)
     watchdog_stop(&engine->watchdog);
 }
 
-static void trace_end(const struct engine *engine)
-{
-    const struct engine_verdict verdict = engine_judge(engine);
-
-    FABT_TRACE(process_end, .exit_code = verdict.success ? 0 : 1, .ok = verdict.ok,
-               .failed = verdict.failed, .cancelled = verdict.cancelled,
-               .dropped = (uint32_t)verdict.dropped);
-}
-
 int engine_run(struct engine *engine, struct failure *failure)
 {
     int rc;
@@ -677,7 +588,7 @@ int engine_run(struct engine *engine, struct failure *failure)
     if (rc == 0) {
         finish_refusals(engine);
         join_workers(engine);
-        trace_end(engine);
+        engine_trace_end(engine);
     } else {
         FABT_TRACE(error, .session = -1, .code = failure->code, .text = failure->text);
         atomic_store_explicit(&engine->cancel, true, memory_order_release);
