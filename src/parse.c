@@ -95,6 +95,8 @@ int parse_sizes(const char *text, uint64_t high, uint64_t *sizes, uint32_t room,
             if (n == room)
                 return -ERANGE;
             parsed[n++] = size;
+            if (size > last / 2)
+                break; /* doubled it would be too large, or wrap */
         }
     }
     memcpy(sizes, parsed, n * sizeof(parsed[0]));
