@@ -148,8 +148,22 @@ unsigned control_rx_close(struct control_rx *queue)
                                (int32_t)queue->endpoint->session);
 }
 
+/* Received messages that are not taken in yet. */
+static uint32_t arrived(const struct control_rx *queue)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < ring_count(&queue->posted); i++) {
+        const struct control_message *message = ring_at(&queue->posted, i);
+
+        count += op_done(&message->op);
+    }
+    return count;
+}
+
 int control_rx_service(struct control_rx *queue, struct failure *failure)
 {
+    const bool any_idle = !ring_empty(&queue->idle);
     struct control_message *message;
 
     while ((message = ring_peek(&queue->idle)) != NULL) {
@@ -172,6 +186,13 @@ int control_rx_service(struct control_rx *queue, struct failure *failure)
                                fi_strerror(-rc));
         ring_push(&queue->posted, ring_pop(&queue->idle));
     }
+    if (any_idle && FABT_TRACE_ENABLED(control_queue)) {
+        const uint32_t ready = arrived(queue);
+
+        FABT_TRACE(control_queue, .session = queue->endpoint->session,
+                   .direction = FABT_DIRECTION_RX, .ready = ready,
+                   .posted = ring_count(&queue->posted) - ready);
+    }
     return 0;
 }
 
@@ -188,6 +209,24 @@ void control_rx_release(struct control_rx *queue)
 
     message->op.state = OP_IDLE;
     ring_push(&queue->idle, message);
+}
+
+void control_trace_vector(const struct control_message *message, uint8_t direction)
+{
+    const struct wire_vector *vector = &message->vector;
+    uint64_t addr[WIRE_SEGMENTS_MAX], len[WIRE_SEGMENTS_MAX], key[WIRE_SEGMENTS_MAX];
+
+    if (!FABT_TRACE_ENABLED(vector))
+        return;
+    for (uint32_t i = 0; i < vector->count; i++) {
+        addr[i] = vector->segments[i].addr;
+        len[i] = vector->segments[i].len;
+        key[i] = vector->segments[i].key;
+    }
+    FABT_TRACE(vector, .session = message->op.endpoint->session, .op = message->op.number,
+               .direction = direction, .number = message->number, .addr = addr,
+               .addr_count = vector->count, .len_bytes = len, .len_bytes_count = vector->count,
+               .key = key, .key_count = vector->count);
 }
 
 uint32_t control_earlier_pending(const struct ring *posted, const struct op *op)

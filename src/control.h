@@ -88,6 +88,9 @@ struct control_message *control_rx_head(const struct control_rx *queue);
 /* The head has been used: its receive is to be posted again. */
 void control_rx_release(struct control_rx *queue);
 
+/* Write the content of a vector message, enqueued or taken in (enum fabt_direction). */
+void control_trace_vector(const struct control_message *message, uint8_t direction);
+
 /* Operations of a queue that were posted before `op` and have not completed. */
 uint32_t control_earlier_pending(const struct ring *posted, const struct op *op);
 

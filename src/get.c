@@ -211,24 +211,6 @@ static int offer_buffer(struct get *get, struct wire_segment *segment)
     return 0;
 }
 
-static void trace_vector(const struct get *get, const struct control_message *message)
-{
-    const struct wire_vector *vector = &message->vector;
-    uint64_t addr[WIRE_SEGMENTS_MAX], len[WIRE_SEGMENTS_MAX], key[WIRE_SEGMENTS_MAX];
-
-    if (!FABT_TRACE_ENABLED(vector))
-        return;
-    for (uint32_t i = 0; i < vector->count; i++) {
-        addr[i] = vector->segments[i].addr;
-        len[i] = vector->segments[i].len;
-        key[i] = vector->segments[i].key;
-    }
-    FABT_TRACE(vector, .session = get->base.number, .op = message->op.number,
-               .direction = FABT_DIRECTION_TX, .number = message->number, .addr = addr,
-               .addr_count = vector->count, .len_bytes = len, .len_bytes_count = vector->count,
-               .key = key, .key_count = vector->count);
-}
-
 static void enqueue_vector(struct get *get, struct control_message *message)
 {
     const struct wire_vector *vector = &message->vector;
@@ -237,7 +219,7 @@ static void enqueue_vector(struct get *get, struct control_message *message)
     control_tx_enqueue(&get->vectors, message, FABT_KIND_VECTOR_TX, len, vector->total,
                        (uint8_t)vector->count);
     get->base.counts.vectors++;
-    trace_vector(get, message);
+    control_trace_vector(message, FABT_DIRECTION_TX);
 }
 
 /* Is it time to offer? A bandwidth run saves messages: a full vector, or a quarter of what

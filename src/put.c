@@ -312,6 +312,7 @@ static int take_vectors(struct put *put)
         }
         put->taken = 0;
         session->counts.vectors++;
+        control_trace_vector(message, FABT_DIRECTION_RX);
         control_rx_release(&put->vectors);
     }
     return 0;

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -133,6 +134,24 @@ def test_levels(world: World, trace: Path, level: str) -> None:
     check_sums(report, 2, TOTAL)
     check_sound(report)
     check_oracle(report, trace)
+
+
+def test_messages_are_told_by_both_ends(world: World, trace: Path) -> None:
+    """At level full each vector and each progress message stands twice: sent and taken in."""
+    options = common(SHM, "--total", str(TOTAL))
+    done = world.run(*recording(world, trace, options, options, options=["--level", "full"]))
+    assert done.code == 0, done.err
+    text = world.run("babeltrace2", trace).out
+    for event, sender in (("vector", "get"), ("progress", "put")):
+        told: dict[str, list[str]] = {"tx": [], "rx": []}
+        for line in re.findall(rf" fabt:{event}: .*", text):
+            found = re.search(r'direction = \( "(tx|rx)".*?number = (.*) \}', line)
+            assert found is not None, line
+            told[found[1]].append(found[2])
+        assert len(told["tx"]) > 10, sender
+        assert sorted(told["tx"]) == sorted(told["rx"]), event
+    for direction in ("tx", "rx"):
+        assert re.search(rf' fabt:control_queue: .*direction = \( "{direction}"', text)
 
 
 @pytest.mark.parametrize("provider", [TCP, SHM])
