@@ -2,11 +2,12 @@
 """The boundary between readers and the model: a trace as tables of numpy columns.
 
 A reader delivers `Tables`; the model needs nothing else and never sees where they came from.
+doc/tables.md is the contract.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ from fabtrace import catalogue
 Column = npt.NDArray[Any]
 
 TIMESTAMP = "timestamp_ns"
+STREAM = "stream"  # an index into Tables.streams
+OWN_COLUMNS = {TIMESTAMP: "i64", STREAM: "u16"}  # which every table has before its event's fields
 
 DTYPES: dict[str, Any] = {
     "u8": np.uint8,
@@ -33,8 +36,10 @@ DTYPES: dict[str, Any] = {
     "list64": object,
 }
 
-# What stands in a column for a field that an older schema did not have.
-EMPTY: dict[str, Any] = {"text": "", "bytes": (), "list64": ()}
+# The elements of what has a length of its own in each row.
+ELEMENTS: dict[str, Any] = {"text": np.uint8, "bytes": np.uint8, "list64": np.uint64}
+
+UNKNOWN_CPU = -1
 
 
 def dtype_of(kind: str) -> Any:
@@ -42,32 +47,105 @@ def dtype_of(kind: str) -> Any:
     return DTYPES[kind.partition(".")[0]]
 
 
+def kinds_of(event: str) -> dict[str, str]:
+    """The columns of an event's table, in their order, with their catalogue types."""
+    fields = catalogue.load().events[event].fields
+    return {**OWN_COLUMNS, **{item.name: item.kind for item in fields}}
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """A column whose rows have lengths of their own: row i is values[starts[i]:starts[i + 1]].
+
+    starts  int64, one more than there are rows, ascending
+    values  uint8 (bytes, and text as UTF-8) or uint64 (list64)
+    """
+
+    starts: npt.NDArray[np.int64]
+    values: Column
+    text: bool = False
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """How many elements each row has."""
+        return np.diff(self.starts)
+
+    def rows(self, selection: Any) -> Ragged:
+        """The rows that a mask, an index array or a slice selects."""
+        if isinstance(selection, slice) and selection.step in (None, 1):
+            first, last, _ = selection.indices(len(self))
+            return Ragged(self.starts[first : max(first, last) + 1], self.values, self.text)
+        begins, lengths = self.starts[:-1][selection], self.lengths[selection]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        # Each element's place: its row's begin, and how far it is in its row.
+        places = np.repeat(begins - starts[:-1], lengths) + np.arange(starts[-1])
+        return Ragged(starts, self.values[places], self.text)
+
+    def objects(self) -> Column:
+        """An object array of `str`, or of arrays (views, no copies)."""
+        column = np.empty(len(self), object)
+        bounds = self.starts.tolist()
+        for index, (begin, end) in enumerate(zip(bounds, bounds[1:])):
+            value = self.values[begin:end]
+            column[index] = value.tobytes().decode(errors="replace") if self.text else value
+        return column
+
+
 @dataclass(frozen=True)
 class Table:
     """All events of one name: equally long columns, rows in time order.
 
-    `columns` has `timestamp_ns` (int64, nanoseconds since the Unix epoch) and each field of the
-    catalogue: integers in their own type, enumerations as uint8 codes, text as objects of `str`,
-    sequences as objects of arrays.
+    `columns` has `timestamp_ns` (int64, nanoseconds since the Unix epoch), `stream` (uint16, an index
+    into Tables.streams) and each field of the catalogue: integers in their own type, enumerations as
+    uint8 codes, text and sequences as `Ragged`. Columns may be views of a file: don't write to them.
     """
 
     event: str
-    columns: Mapping[str, Column]
+    columns: Mapping[str, Column | Ragged]
 
     def __len__(self) -> int:
         return len(self.columns[TIMESTAMP])
 
     def __getitem__(self, name: str) -> Column:
-        return self.columns[name]
+        """A column. Text and sequences become objects, row by row: for few rows only."""
+        column = self.columns[name]
+        return column.objects() if isinstance(column, Ragged) else column
+
+    def ragged(self, name: str) -> Ragged:
+        """A column of text or sequences as it is kept."""
+        column = self.columns[name]
+        if not isinstance(column, Ragged):
+            raise TypeError(f"{self.event}.{name} is no sequence")
+        return column
 
     @property
     def times(self) -> npt.NDArray[np.int64]:
         """When the events happened, int64 nanoseconds since the Unix epoch."""
-        return self.columns[TIMESTAMP]
+        return self[TIMESTAMP]
 
     def rows(self, selection: Column | slice) -> Table:
         """The rows that a mask, an index array or a slice selects."""
-        return Table(self.event, {name: c[selection] for name, c in self.columns.items()})
+        chosen: dict[str, Column | Ragged] = {
+            name: c.rows(selection) if isinstance(c, Ragged) else c[selection]
+            for name, c in self.columns.items()
+        }
+        return Table(self.event, chosen)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Where events come from: what one processor wrote of one channel of one trace.
+
+    environment  an index into Tables.environments
+    cpu          the processor, UNKNOWN_CPU if the trace doesn't say
+    """
+
+    name: str
+    environment: int
+    cpu: int = UNKNOWN_CPU
 
 
 @dataclass(frozen=True)
@@ -81,11 +159,23 @@ class Discarded:
 
 
 @dataclass(frozen=True)
+class Problem:
+    """A part of a trace that could not be read, and why: one line of text, names its file."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Tables:
     """A trace.
 
-    `declared` has the names of the events that the trace could hold, which is how one tells an event
-    that never happened, or was lost, from one that was not recorded.
+    declared      names of the events that the trace could hold, which is how one tells an event that
+                  never happened, or was lost, from one that was not recorded
+    missing       for an event the fields that the trace does not have: its engine was older; their
+                  columns are zero or empty
+    environments  what the tracer says of itself and its host, one a CTF trace
+    problems      what could not be read; all the rest is here
     """
 
     tables: Mapping[str, Table]
@@ -93,6 +183,10 @@ class Tables:
     environments: tuple[Mapping[str, str | int], ...] = ()
     discarded: tuple[Discarded, ...] = ()
     source: str = ""
+    streams: tuple[Stream, ...] = ()
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    release: Callable[[], None] = lambda: None
     _empty: dict[str, Table] = field(default_factory=dict, repr=False, compare=False)
 
     def __getitem__(self, event: str) -> Table:
@@ -107,41 +201,117 @@ class Tables:
         """How many events there are in all."""
         return sum(len(table) for table in self.tables.values())
 
+    def cpus(self, table: Table) -> npt.NDArray[np.int16]:
+        """The processor that wrote each row, int16; UNKNOWN_CPU where that is not known."""
+        return self._of_streams(table, [stream.cpu for stream in self.streams], UNKNOWN_CPU)
 
-def make_table(event: str, columns: Mapping[str, Sequence[Any] | Column]) -> Table:
+    def hosts(self, table: Table) -> npt.NDArray[np.int16]:
+        """For each row the index into `environments` of its trace, int16; -1 if not known."""
+        return self._of_streams(table, [stream.environment for stream in self.streams], -1)
+
+    def _of_streams(
+        self, table: Table, values: Sequence[int], missing: int
+    ) -> npt.NDArray[np.int16]:
+        if not values:
+            return np.full(len(table), missing, np.int16)
+        return np.array(values, np.int16)[table[STREAM]]
+
+    def windows(self, events: int) -> Iterator[Tables]:
+        """Consecutive windows of time with about so many events each, all tables cut alike.
+
+        No copies are made, and the memory of a window is released when the next one is asked for, so
+        a trace of any length can be gone through. Events of one time are in one window.
+        """
+        first = {event: 0 for event in self.tables}
+        for end_ns in self._window_ends(max(1, events)):
+            cut = {}
+            for event, table in self.tables.items():
+                side: Any = len(table)
+                if end_ns is not None:
+                    side = int(np.searchsorted(table.times, end_ns, side="right"))
+                cut[event] = table.rows(slice(first[event], side))
+                first[event] = side
+            yield Tables(
+                cut,
+                self.declared,
+                self.environments,
+                self.discarded,
+                self.source,
+                self.streams,
+                self.missing,
+                self.problems,
+                self.release,
+            )
+            self.release()
+
+    def _window_ends(self, events: int) -> list[int | None]:
+        """The last times of the windows; None for the last one, which takes all that is left."""
+        step = max(1, events // 64)
+        # Every `step`-th time of each table stands for as many events.
+        marks = [table.times[step - 1 :: step] for table in self.tables.values()]
+        times = np.sort(np.concatenate(marks)) if marks else np.zeros(0, np.int64)
+        ends = np.unique(times[63::64]).tolist()
+        return [*ends, None]
+
+
+def join_tables(tables: Sequence[Table]) -> Table:
+    """One table, in time order, of the rows of several of the same event."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    columns = {name: _join_columns([t.columns[name] for t in tables]) for name in first.columns}
+    return make_table(first.event, columns)
+
+
+def _join_columns(parts: Sequence[Column | Ragged]) -> Column | Ragged:
+    ragged = [part for part in parts if isinstance(part, Ragged)]
+    if not ragged:
+        return np.concatenate([part for part in parts if not isinstance(part, Ragged)])
+    lengths = np.concatenate([part.lengths for part in ragged])
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    values = [part.values[part.starts[0] : part.starts[-1]] for part in ragged]
+    return Ragged(starts, np.concatenate(values), ragged[0].text)
+
+
+def make_table(event: str, columns: Mapping[str, Sequence[Any] | Column | Ragged]) -> Table:
     """A table with all of the event's columns in their types, sorted by time.
 
     Columns that are not given are zero or empty; they have the length of the others.
     """
     length = max((len(column) for column in columns.values()), default=0)
-    made: dict[str, Column] = {TIMESTAMP: _column(columns.get(TIMESTAMP), "i64", length)}
-    for item in catalogue.load().events[event].fields:
-        made[item.name] = _column(columns.get(item.name), item.kind, length)
-    times = made[TIMESTAMP]
+    made = Table(
+        event,
+        {name: _column(columns.get(name), kind, length) for name, kind in kinds_of(event).items()},
+    )
+    times = made.times
     if length > 1 and bool(np.any(times[1:] < times[:-1])):
         # Stable: events of one thread may carry the same time and keep their order.
-        order = np.argsort(times, kind="stable")
-        made = {name: column[order] for name, column in made.items()}
-    return Table(event, made)
+        return made.rows(np.argsort(times, kind="stable"))
+    return made
 
 
-def _column(values: Sequence[Any] | Column | None, kind: str, length: int) -> Column:
-    """A column of a type; numpy would take equally long sequences for a matrix, hence the loop."""
-    dtype = dtype_of(kind)
-    if values is None:
-        return np.full(length, EMPTY[kind], dtype) if kind == "text" else _empties(kind, length)
-    if dtype is object:
-        column = np.empty(len(values), object)
-        for index, value in enumerate(values):
-            column[index] = value
-        return column
-    return np.asarray(values, dtype)
+def _column(
+    values: Sequence[Any] | Column | Ragged | None, kind: str, length: int
+) -> Column | Ragged:
+    if isinstance(values, Ragged):
+        return values
+    if kind in ELEMENTS:
+        return make_ragged([] if values is None else values, kind, length)
+    return (
+        np.zeros(length, dtype_of(kind)) if values is None else np.asarray(values, dtype_of(kind))
+    )
 
 
-def _empties(kind: str, length: int) -> Column:
-    if dtype_of(kind) is not object:
-        return np.zeros(length, dtype_of(kind))
-    column = np.empty(length, object)
-    for index in range(length):
-        column[index] = np.zeros(0, np.uint64)
-    return column
+def make_ragged(values: Sequence[Any] | Column, kind: str, length: int | None = None) -> Ragged:
+    """A column of text or sequences from single values; empty ones up to `length` rows."""
+    text = kind == "text"
+    rows = [
+        value.encode(errors="surrogateescape") if text else np.asarray(value, ELEMENTS[kind])
+        for value in values
+    ]
+    rows += [b"" if text else np.zeros(0, ELEMENTS[kind])] * ((length or 0) - len(rows))
+    starts = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=starts[1:])
+    if text:
+        return Ragged(starts, np.frombuffer(b"".join(rows), np.uint8), text)
+    return Ragged(starts, np.concatenate([np.zeros(0, ELEMENTS[kind]), *rows]), text)

@@ -9,7 +9,7 @@ objects take five times as long. What to call for a field is decided once an eve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from bt2 import native_bt
 
 from fabtrace import catalogue
 from fabtrace.catalogue import PROVIDER_PREFIX
-from fabtrace.tables import TIMESTAMP, Column, Discarded, dtype_of
+from fabtrace.tables import STREAM, TIMESTAMP, UNKNOWN_CPU, Column, Discarded, Stream, dtype_of
 
 # Rows that are kept as Python objects before they become arrays: bounds the memory.
 CHUNK = 1 << 15
@@ -36,6 +36,7 @@ class Accumulator:
     names: list[str]  # of the catalogue's fields that the trace has, timestamp_ns first
     kinds: list[str]  # their catalogue types
     row: Callable[[Any, Any], tuple[Any, ...]]  # an event's values, from its message and event
+    stream: int  # the number of the stream that it is from
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     chunks: dict[str, list[Column]] = field(default_factory=dict)
     problem: str = ""
@@ -56,7 +57,10 @@ class Accumulator:
     def columns(self) -> dict[str, Column]:
         """All columns so far, each in one piece."""
         self.flush()
-        return {name: np.concatenate(parts) for name, parts in self.chunks.items()}
+        found = {name: np.concatenate(parts) for name, parts in self.chunks.items()}
+        if found:
+            found[STREAM] = np.full(len(found[TIMESTAMP]), self.stream, np.uint16)
+        return found
 
 
 @dataclass
@@ -67,6 +71,8 @@ class Collected:
     declared: set[str]
     environments: list[dict[str, str | int]]
     discarded: list[Discarded]
+    streams: list[Stream]
+    missing: dict[str, set[str]]
     problems: list[str]
 
 
@@ -93,6 +99,8 @@ class Collector:
         self.declared: set[str] = set()
         self.environments: list[dict[str, str | int]] = []
         self.discarded: list[Discarded] = []
+        self.streams: list[Stream] = []
+        self.missing: dict[str, set[str]] = {}
 
     def consume(self, messages: Iterator[Any]) -> None:
         """Take all messages of one stream."""
@@ -126,6 +134,8 @@ class Collector:
         """A message that is no event: a stream begins, or LTTng says that it dropped events."""
         if isinstance(message, bt2._StreamBeginningMessageConst):
             self.stream_begins(message.stream)
+        elif isinstance(message, bt2._PacketBeginningMessageConst):
+            self.packet_begins(message.packet.context_field)
         elif isinstance(message, bt2._DiscardedEventsMessageConst):
             begin = end = None
             if message.stream.cls.discarded_events_have_default_clock_snapshots:
@@ -148,6 +158,13 @@ class Collector:
             environment[str(key)] = int(value) if isinstance(value, Integral) else str(value)
         if environment not in self.environments:
             self.environments.append(environment)
+        name = Path(stream.name or "").name
+        self.streams.append(Stream(name, self.environments.index(environment)))
+
+    def packet_begins(self, context: Any) -> None:
+        """Learn which processor wrote the stream."""
+        if self.streams[-1].cpu == UNKNOWN_CPU and context is not None and "cpu_id" in context:
+            self.streams[-1] = replace(self.streams[-1], cpu=int(context["cpu_id"]))
 
     def plan(self, event: Any) -> Accumulator | None:
         """How to read the events of a class; None if the catalogue doesn't know it."""
@@ -167,7 +184,11 @@ class Collector:
             [TIMESTAMP, *names],
             ["i64", *(kinds[member] for member in names)],
             make_row_function(getters),
+            len(self.streams) - 1,
         )
+        absent = kinds.keys() - set(names)
+        if absent:
+            self.missing.setdefault(event.name.removeprefix(PROVIDER_PREFIX), set()).update(absent)
         self.accumulators.append(accumulator)
         return accumulator
 
@@ -175,7 +196,15 @@ class Collector:
         """All that was gathered."""
         columns = [(item.event, item.columns()) for item in self.accumulators]
         problems = [item.problem for item in self.accumulators if item.problem]
-        return Collected(columns, self.declared, self.environments, self.discarded, problems)
+        return Collected(
+            columns,
+            self.declared,
+            self.environments,
+            self.discarded,
+            self.streams,
+            self.missing,
+            problems,
+        )
 
 
 def make_row_function(getters: list[tuple[int, Getter]]) -> Callable[[Any, Any], tuple[Any, ...]]:

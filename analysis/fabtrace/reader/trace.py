@@ -16,17 +16,15 @@ import re
 import signal
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from fabtrace import catalogue
 from fabtrace.check import TraceFolder, find_traces
 from fabtrace.errors import FabtraceError
-from fabtrace.tables import Column, Discarded, Table, Tables, make_table
+from fabtrace.tables import STREAM, Discarded, Stream, Table, Tables, join_tables, make_table
 
 # A child reports every 32,768 events and at each stream: a second's work, so a minute means it hangs.
 SILENCE_SECONDS = 60.0
@@ -186,31 +184,34 @@ def death(child: Child) -> str:
 
 def join(collected: list[Any], where: Path) -> Tables:
     """One set of tables from what the children read."""
-    parts: dict[str, list[dict[str, Column]]] = {}
+    parts: dict[str, list[Table]] = {}
     declared: set[str] = set()
     environments: list[dict[str, str | int]] = []
     discarded: list[Discarded] = []
+    streams: list[Stream] = []
+    missing: dict[str, set[str]] = {}
     for item in collected:
         for event, columns in item.columns:
-            parts.setdefault(event, []).append(columns)
+            if columns:
+                columns[STREAM] += len(streams)  # each child numbers its own
+                parts.setdefault(event, []).append(make_table(event, columns))
         declared |= item.declared
         environments += [e for e in item.environments if e not in environments]
+        streams += [
+            replace(stream, environment=environments.index(item.environments[stream.environment]))
+            for stream in item.streams
+        ]
         discarded += item.discarded
-    tables = {event: join_event(event, pieces) for event, pieces in parts.items()}
+        for event, names in item.missing.items():
+            missing.setdefault(event, set()).update(names)
     return Tables(
-        tables, frozenset(declared), tuple(environments), tuple(discarded), source=str(where)
-    )
-
-
-def join_event(event: str, pieces: list[dict[str, Column]]) -> Table:
-    """One table from the pieces of several streams, which may lack fields that others have."""
-    pieces = [piece for piece in pieces if piece]
-    tables = [make_table(event, piece) for piece in pieces]
-    if len(tables) == 1:
-        return tables[0]
-    names = [*tables[0].columns] if tables else []
-    return make_table(
-        event, {name: np.concatenate([table[name] for table in tables]) for name in names}
+        {event: join_tables(pieces) for event, pieces in parts.items()},
+        frozenset(declared),
+        tuple(environments),
+        tuple(discarded),
+        str(where),
+        tuple(streams),
+        {event: tuple(sorted(names)) for event, names in missing.items()},
     )
 
 
