@@ -264,12 +264,11 @@ int fabric_open(struct fabric *fabric, const struct fabric_request *request,
     fabric->rx_iov_limit = clamp_limit(fabric->info->rx_attr->iov_limit);
     fabric->rma_iov_limit = clamp_limit(fabric->info->tx_attr->rma_iov_limit);
     fabric->mr_mode = (uint64_t)(unsigned)fabric->info->domain_attr->mr_mode;
-    /* The first message makes a shm peer map our region by its name. Up to libfabric 1.17 it
-     * crashes if the region is gone by then, so the send must not complete before the peer has read
-     * it: an endpoint waits for its sends before it closes. */
-    fabric->hello_flags = FI_COMPLETION;
-    if (strcmp(fabric->info->fabric_attr->prov_name, "shm") == 0)
-        fabric->hello_flags |= FI_DELIVERY_COMPLETE;
+    fabric->shm = strcmp(fabric->info->fabric_attr->prov_name, "shm") == 0;
+    /* The first message makes a shm peer map our region by its name, and an older peer crashes if
+     * the region is gone by then (shm_spare.h). So the send must not complete before the peer has
+     * read it: an endpoint waits for its sends before it closes. */
+    fabric->hello_flags = FI_COMPLETION | (fabric->shm ? FI_DELIVERY_COMPLETE : 0);
     return 0;
 }
 

@@ -43,6 +43,7 @@ struct fabric {
     uint32_t rma_iov_limit;
     uint64_t mr_mode;
     uint64_t hello_flags; /* of the handshake's sends */
+    bool shm;             /* the provider is shm */
 };
 
 struct domain {

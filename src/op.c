@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "shm_spare.h"
 
 static void list_append(struct endpoint *endpoint, struct op *op)
 {
@@ -67,6 +68,8 @@ int endpoint_open(struct endpoint *endpoint, struct domain *domain, struct fid_c
     if (rc != 0)
         return open_failed(endpoint, "fi_getname", rc, failure);
     endpoint->address.len = len;
+    if (domain->fabric->shm)
+        shm_spare_prepare(&endpoint->address);
     return 0;
 }
 

@@ -15,7 +15,7 @@ SPDX = "SPDX-License-Identifier: BSD-3-Clause"
 SPDX_LINES = 3  # among the first lines: a #! comes before it
 # The licence itself, and what can't hold a comment or is made by others.
 WITHOUT_SPDX = {"LICENSE", ".gitignore"}
-WITHOUT_SPDX_SUFFIXES = {".json", ".png", ".svg", ".bin"}
+WITHOUT_SPDX_SUFFIXES = {".json", ".log", ".png", ".svg", ".bin"}
 PYTHON_PROGRAMS = (
     "scripts/bench-engine",
     "scripts/chaos",

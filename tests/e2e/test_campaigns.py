@@ -167,10 +167,11 @@ def test_scenarios_depend_on_the_seed_alone() -> None:
     assert {text.split()[0] for text in made("a")} == set(FAULTS)
 
 
-def test_a_short_campaign(tmp_path: Path) -> None:
+@pytest.mark.parametrize("provider", ["tcp;ofi_rxm", "shm"])
+def test_a_short_campaign(provider: str, tmp_path: Path) -> None:
     """Each fault that does not have to wait for a time-out, once, and killing."""
     file = tmp_path / "chaos.json"
-    words = ["--providers", "tcp;ofi_rxm", "--faults", "pause,cancel,accept,kill", "--runs", "4"]
+    words = ["--providers", provider, "--faults", "pause,cancel,accept,kill", "--runs", "4"]
     done = run(CHAOS, *words, "--seed", "test", "--jobs", "2", "--json", file)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 of 4 runs passed" in done.stdout

@@ -256,6 +256,22 @@ def test_nobody_listens(world: World) -> None:
     assert done.code == 1 and done.err.startswith("fabtput: session 0")
 
 
+def test_a_put_that_left_before_it_was_heard(world: World) -> None:
+    """get was stopped while put came and went, and with put the memory that its message is about."""
+    server = world.start(world.get, *common("shm"), "--timeout", "2s")
+    address = first_line(server)
+    pid = int(
+        bytes.fromhex(address.replace(":", "")).decode().removeprefix("fi_shm://").split(":")[0]
+    )
+    os.kill(pid, signal.SIGSTOP)
+    put = world.run(world.put, *common("shm"), "--timeout", "500ms", address)
+    os.kill(pid, signal.SIGCONT)
+    get = world.finish(server)
+    assert (put.code, get.code) == (1, 1)
+    assert "no acknowledgement came" in put.err
+    assert "no progress for" in get.err
+
+
 @pytest.mark.parametrize("program", ["fabtget", "fabtput"])
 def test_help_and_version(world: World, program: str) -> None:
     path = world.get.with_name(program)

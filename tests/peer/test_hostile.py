@@ -37,7 +37,7 @@ REASONS = [
     ("vector-(thirteen|niovs)", r"vector message of \d+ segments, expected at most|Truncation"),
     ("vector-(ragged|short)", r"vector message of \d+ bytes, expected"),
     ("vector-empty", r"is empty"),
-    ("vector-(length|address|sum)", r"overflows"),
+    ("vector-(length|address|sum)", r"overflow"),
     ("vector-garbage", r"vector message of \d+ segments"),
     ("vector-key", r"failed|no progress for"),
     ("vector-early-eof", r"get ended the stream after"),
