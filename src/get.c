@@ -346,12 +346,13 @@ static int consume(struct get *get)
 {
     struct session *session = &get->base;
     struct buffer *buffer;
+    const uint64_t begin = session_payload_begin(session);
+    int rc = 0;
 
-    while ((buffer = ring_peek(&get->offered)) != NULL &&
+    while (rc == 0 && (buffer = ring_peek(&get->offered)) != NULL &&
            get->unplaced_bytes + buffer->filled > 0) {
         const uint32_t room = buffer->capacity - buffer->filled;
         const uint32_t n = get->unplaced_bytes < room ? (uint32_t)get->unplaced_bytes : room;
-        int rc;
 
         buffer->filled += n;
         get->unplaced_bytes -= n;
@@ -360,11 +361,10 @@ static int consume(struct get *get)
             break;
         ring_pop(&get->offered);
         rc = verify_buffer(get, buffer);
-        if (rc != 0)
-            return rc;
     }
+    session_payload_end(session, begin);
     session->counts.credit_bytes = get->offered_bytes - session->counts.reported_bytes;
-    return 0;
+    return rc;
 }
 
 /* ---- the session's calls ---- */

@@ -52,8 +52,22 @@ bool load_loop_end(struct load *load, uint64_t now, const struct load_loop *loop
 void load_slept(struct load *load, uint64_t now)
 {
     load->asleep_ns += now - load->last_ns;
+    load->activity.asleep_ns = load->asleep_ns;
     load->last_ns = now;
     load->sleeps++;
+}
+
+/* A yield to nobody takes well below a microsecond. */
+#define OFF_CPU_NS (10 * NS_PER_US)
+
+void load_yielded(struct load *load, uint64_t now)
+{
+    const uint64_t took = now - load->last_ns;
+
+    load->idle_ns += took;
+    load->last_ns = now;
+    if (took >= OFF_CPU_NS)
+        load->activity.off_cpu_ns += took;
 }
 
 void load_check_cpu(struct load *load, uint32_t worker)
@@ -84,7 +98,8 @@ static void trace_load(const struct load *load, uint32_t worker, uint32_t sessio
                .window_contexts_max = load->window_max, .average_fp8 = load->average_fp8,
                .cpu_time_ns = clock_read(CLOCK_THREAD_CPUTIME_ID),
                .switches_voluntary = (uint64_t)usage.ru_nvcsw,
-               .switches_involuntary = (uint64_t)usage.ru_nivcsw);
+               .switches_involuntary = (uint64_t)usage.ru_nivcsw,
+               .serving_ns = load->activity.serving_ns, .off_cpu_ns = load->activity.off_cpu_ns);
 }
 
 void load_window_end(struct load *load, uint64_t now, uint32_t worker, uint32_t sessions)

@@ -3,8 +3,9 @@
  * What a worker's time goes to.
  *
  * In short: a loop is busy when it read a completion or served a session, else idle; time asleep is
- * taken out of either. busy + idle + asleep is the worker's wall time, to the nanosecond; all three
- * run from its start and never restart, so a report between any two events is a subtraction.
+ * and time in which the worker gave its processor away (idle) are taken out of either. busy + idle
+ * + asleep is the worker's wall time, to the nanosecond; all three run from its start and never
+ * restart, so a report between any two events is a subtraction.
  *
  * The load average is in fixed point with 8 fraction bits (256 is 1.0 contexts a loop). A window
  * ends after 100 ms or 65,536 loops; then
@@ -21,6 +22,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "account.h"
 
 enum { LOAD_WINDOW_LOOPS = 65536 };
 
@@ -39,6 +42,7 @@ struct load {
     uint64_t contexts;
     uint64_t sleeps;
     uint64_t migrations;
+    struct activity activity; /* what its sessions' accounts need to know */
     uint32_t average_fp8;
     int cpu; /* -1 until known */
 
@@ -61,6 +65,9 @@ bool load_loop_end(struct load *load, uint64_t now, const struct load_loop *loop
 
 /* The worker slept from load->last_ns until now. */
 void load_slept(struct load *load, uint64_t now);
+
+/* The worker gave its processor to whoever wants it, from load->last_ns until now. */
+void load_yielded(struct load *load, uint64_t now);
 
 /* Fold the window into the average, write the load event, begin the next window. */
 void load_window_end(struct load *load, uint64_t now, uint32_t worker, uint32_t sessions);

@@ -125,7 +125,12 @@ void op_renew(struct op *op, struct endpoint *endpoint, uint8_t kind)
 static int posted(struct op *op, ssize_t rc)
 {
     struct endpoint *endpoint = op->endpoint;
+    uint64_t call_ns = 0;
 
+    if (FABT_TRACE_ENABLED(op_post) || FABT_TRACE_ENABLED(session_time)) {
+        call_ns = clock_now() - op->post_ns;
+        endpoint->counts.call_ns += call_ns;
+    }
     if (rc == 0) {
         op->state = OP_POSTED;
         list_append(endpoint, op);
@@ -133,7 +138,7 @@ static int posted(struct op *op, ssize_t rc)
         FABT_TRACE(op_post, .session = endpoint->session, .op = op->number, .kind = op->kind,
                    .nsegs = op->nsegs, .len_bytes = op->len, .payload_bytes = op->payload,
                    .position = op->position, .tag_or_key = op->tag_or_key,
-                   .call_ns = (uint32_t)(clock_now() - op->post_ns));
+                   .call_ns = (uint32_t)call_ns);
         return 0;
     }
     if (rc == -FI_EAGAIN && !op->deferred) {

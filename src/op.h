@@ -48,6 +48,7 @@ struct op_counts {
     uint64_t completed;
     uint64_t deferred; /* operations that the provider deferred at least once */
     uint64_t out_of_order;
+    uint64_t call_ns; /* in posting calls, also those in vain, while somebody records it */
 };
 
 struct endpoint {

@@ -344,8 +344,12 @@ static void check_duration(struct put *put)
 static void fill_buffers(struct put *put)
 {
     struct session *session = &put->base;
+    uint64_t begin;
 
     check_duration(put);
+    if (source_empty(put) || ring_empty(&put->free_buffers))
+        return;
+    begin = session_payload_begin(session);
     while (!source_empty(put) && !ring_empty(&put->free_buffers)) {
         struct buffer *buffer = ring_pop(&put->free_buffers);
         const uint64_t left = session->total_bytes - put->filled_bytes;
@@ -364,6 +368,7 @@ static void fill_buffers(struct put *put)
                    .offset_bytes = buffer->offset, .len_bytes = buffer->used, .data = buffer->data,
                    .data_count = buffer->used < 64 ? buffer->used : 64);
     }
+    session_payload_end(session, begin);
 }
 
 /* ---- writes ---- */

@@ -59,7 +59,7 @@ void session_trace_state_dump(const struct session *session)
                       &session->peer_address);
 }
 
-void session_trace_counts(const struct session *session)
+static void trace_counts(const struct session *session)
 {
     const struct session_counts *counts = &session->counts;
     const struct op_counts *ops = &session->endpoint.counts;
@@ -77,6 +77,66 @@ void session_enter(struct session *session, uint8_t phase)
 {
     session->phase = phase;
     FABT_TRACE(session_phase, .session = session->number, .phase = phase);
+}
+
+/* What has been done for it so far; of registrations also those within the making of payload. */
+static struct account_work work_done(const struct session *session)
+{
+    return (struct account_work){
+        .payload_ns = session->payload_ns,
+        .registration_ns = session->counts.registrations.ns,
+        .post_ns = session->endpoint.counts.call_ns,
+    };
+}
+
+/* Charge the time until now to the session's account. Handshake and end are not split further. */
+static void charge(struct session *session)
+{
+    struct account *account = &session->account;
+    uint8_t state = FABT_STATE_SERVICE;
+    struct account_work work;
+
+    if (!account_on(account))
+        return;
+    if (!account->serving) {
+        account_wait(account, session->state, clock_now());
+        return;
+    }
+    work = work_done(session);
+    if (session->phase < FABT_PHASE_TRANSFER)
+        state = FABT_STATE_SETUP;
+    else if (session->phase >= FABT_PHASE_LINGER)
+        state = FABT_STATE_DRAIN;
+    account_serve(account, state, &work, session->retry, clock_now());
+}
+
+static void begin_service(struct session *session)
+{
+    if (!FABT_TRACE_ENABLED(session_time))
+        return;
+    if (account_on(&session->account)) {
+        charge(session);
+    } else {
+        account_start(&session->account, session->activity, clock_now());
+        session->account.work = work_done(session);
+    }
+    session->account.serving = true;
+}
+
+static void end_service(struct session *session)
+{
+    if (!session->account.serving)
+        return;
+    if (!session_closed(session))
+        charge(session);
+    session->account.serving = false;
+}
+
+void session_window_end(struct session *session)
+{
+    trace_counts(session);
+    charge(session);
+    account_trace(&session->account, session->number);
 }
 
 static void set_state(struct session *session, uint8_t state)
@@ -107,7 +167,7 @@ static void close_session(struct session *session, uint64_t now)
 {
     if (session_closed(session))
         return;
-    session_trace_counts(session);
+    trace_counts(session);
     if (session->keep_endpoint)
         endpoint_abandon(&session->endpoint);
     else
@@ -121,6 +181,8 @@ static void close_session(struct session *session, uint64_t now)
         session->outcome = session->refused ? FABT_OUTCOME_REFUSED : FABT_OUTCOME_FAILED;
     else
         session->outcome = session->cancelled ? FABT_OUTCOME_CANCELLED : FABT_OUTCOME_OK;
+    charge(session);
+    account_trace(&session->account, session->number);
     FABT_TRACE(session_close, .session = session->number, .outcome = session->outcome,
                .payload_bytes = session->counts.payload_bytes,
                .elapsed_ns = session->start_ns == 0 ? 0 : session->end_ns - session->start_ns,
@@ -132,6 +194,7 @@ static void start_drain(struct session *session, uint64_t now, uint64_t limit_ns
     session->stopping = true;
     session->retry = true; /* an endpoint with nothing posted is closed at once */
     session->deadline_ns = now + limit_ns;
+    charge(session);
     session_enter(session, FABT_PHASE_DRAIN);
     set_state(session, FABT_STATE_DRAIN);
     endpoint_cancel(&session->endpoint);
@@ -160,6 +223,8 @@ void session_begin(struct session *session, const struct session_host *host, uin
     session->worker = host->worker;
     session->keep_endpoint = host->keep_endpoint;
     session->given_ns = session->activity_ns = now;
+    session->activity = host->activity;
+    begin_service(session);
     session->retry = true;
     trace_open(session, FABT_CAUSE_START);
     session_enter(session, FABT_PHASE_SETUP);
@@ -183,6 +248,7 @@ void session_begin(struct session *session, const struct session_host *host, uin
     } else {
         session_enter(session, FABT_PHASE_HELLO);
     }
+    end_service(session);
 }
 
 void session_completed(struct session *session, struct op *op, uint64_t now, size_t len, int status)
@@ -237,6 +303,7 @@ static void start_figures(struct session *session, uint64_t now)
 void session_service(struct session *session, uint64_t now)
 {
     FABT_TRACE(session_service, .session = session->number, .contexts = session->contexts);
+    begin_service(session);
     session->contexts = 0;
     session->retry = false;
     if (session->failure.code != 0 && session->phase < FABT_PHASE_DRAIN) {
@@ -259,6 +326,7 @@ void session_service(struct session *session, uint64_t now)
     if (session->warm_ns == 0 && session->start_ns != 0 &&
         now >= session->start_ns + session->options->warmup_ns)
         start_figures(session, now);
+    end_service(session);
     if (session->phase < FABT_PHASE_FINISH)
         set_state(session, session->retry ? (uint8_t)FABT_STATE_DEFERRED
                                           : session->class->waits_for(session));

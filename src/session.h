@@ -21,7 +21,9 @@
 
 #include <stdatomic.h>
 
+#include "account.h"
 #include "buffer.h"
+#include "clock.h"
 #include "control.h"
 #include "latency.h"
 #include "op.h"
@@ -103,6 +105,9 @@ struct session {
     uint64_t deadline_ns; /* of linger and drain */
     uint64_t failed_ns;
 
+    struct account account;    /* what its time goes to */
+    struct activity *activity; /* its worker's */
+    uint64_t payload_ns;       /* in making or verifying payload, while the account is kept */
     struct session_counts counts;
     struct latency latency;    /* of writes, from post to delivery-complete */
     struct latency round_trip; /* put, pingpong: from a write's post to the memory's next offer */
@@ -125,6 +130,7 @@ struct session_host {
     struct domain *domain;
     struct fid_cq *cq;
     struct reserve *reserve;
+    struct activity *activity;
     uint32_t worker;
     bool keep_endpoint;
 };
@@ -136,7 +142,7 @@ void session_completed(struct session *session, struct op *op, uint64_t now, siz
 void session_service(struct session *session, uint64_t now);
 void session_check_time(struct session *session, uint64_t now);
 void session_cancel(struct session *session, uint64_t now);
-void session_trace_counts(const struct session *session);
+void session_window_end(struct session *session); /* of the worker's load */
 void session_trace_state_dump(const struct session *session);
 
 /* Close its endpoint, if it was kept, and give everything back. Returns what leaked. */
@@ -156,6 +162,18 @@ static inline bool session_closed(const struct session *session)
 /* The roles' calls. */
 void session_enter(struct session *session, uint8_t phase);
 void session_started(struct session *session, uint64_t now);
+
+/* Around the making or verifying of payload: a clock that stands still during registrations. */
+static inline uint64_t session_payload_begin(const struct session *session)
+{
+    return account_on(&session->account) ? clock_now() - session->counts.registrations.ns : 0;
+}
+
+static inline void session_payload_end(struct session *session, uint64_t begin)
+{
+    if (begin != 0)
+        session->payload_ns += clock_now() - session->counts.registrations.ns - begin;
+}
 
 /* All is done well: linger for so long, then drain and close. */
 void session_finished(struct session *session, uint64_t now, uint64_t linger_ns);

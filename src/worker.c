@@ -267,6 +267,7 @@ static void take_inbox(struct worker *worker, uint64_t now)
         .domain = &worker->domain,
         .cq = worker->cq,
         .reserve = &worker->reserve,
+        .activity = &worker->load.activity,
         .worker = worker->config.index,
         /* fi_trywait looks at every endpoint that a queue with a wait descriptor ever had, closed
          * ones too (libfabric 1.17, ofi_rxm): such endpoints stay until the worker's end. */
@@ -368,7 +369,7 @@ static void window_end(struct worker *worker, uint64_t now)
 {
     load_window_end(&worker->load, now, worker->config.index, worker->open_count);
     for (struct session *session = worker->sessions; session != NULL; session = session->next)
-        session_trace_counts(session);
+        session_window_end(session);
     state_dump(worker, now);
 }
 
@@ -457,6 +458,7 @@ static void wait_backoff(struct worker *worker, uint64_t now)
         worker->idle_since_ns = now;
     if (now - worker->idle_since_ns < YIELD_NS) {
         sched_yield();
+        load_yielded(&worker->load, clock_now());
         return;
     }
     pause = (struct timespec){.tv_nsec = (long)worker->backoff_ns};
@@ -509,6 +511,8 @@ static void run(struct worker *worker)
             worker->backoff_ns = BACKOFF_MIN_NS;
         } else if (any_due(worker)) {
             sched_yield(); /* a deferred post is tried again, never slept on */
+            now = clock_now();
+            load_yielded(&worker->load, now);
         } else {
             wait_for_work(worker, now);
             now = clock_now();
