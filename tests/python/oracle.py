@@ -488,7 +488,8 @@ def latency_rows(story: Story) -> list[Row]:
         values = sorted(samples[kind])
         row: Row = {"kind": kind, "count": len(values)}
         for text, numerator, denominator in (
-            ("50", 50, 100), ("90", 90, 100), ("99", 99, 100), ("99.9", 999, 1000)
+            ("50", 50, 100), ("90", 90, 100), ("99", 99, 100), ("99.9", 999, 1000),
+            ("99.99", 9999, 10000),
         ):  # fmt: skip
             # The least sample that at least this share of all samples do not exceed.
             row[f"p{text}_us"] = next(
@@ -500,6 +501,7 @@ def latency_rows(story: Story) -> list[Row]:
                 None,
             )
         row["max_us"] = values[-1] / 1e3 if values else None
+        row["mean_us"] = sum(values) / len(values) / 1e3 if values else None
         for name in ("errors", "cancelled", "abandoned"):
             row[name] = others[kind][name]
         rows.append(row)

@@ -23,7 +23,17 @@ import numpy as np
 from fabtrace import catalogue
 from fabtrace.model.keys import WRITER_THREADS
 from fabtrace.model.processes import Process
+from fabtrace.model.writers import Written, scan_writers
 from fabtrace.tables import Table, Tables
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Events that one writer lost between two that it did not: their number and when those were."""
+
+    begin_ns: int
+    end_ns: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class Lost:
     middle: int
     tail: int
     gap_ns: int | None
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def total(self) -> int:
@@ -56,20 +67,34 @@ class Loss:
         """How many events are missing in all."""
         return sum(row.total for row in self.rows)
 
+    def gaps(self, event: str) -> dict[int, tuple[Gap, ...]]:
+        """The gaps in the events of one name, by writer."""
+        return {row.writer: row.gaps for row in self.rows if row.event == event and row.gaps}
 
-def build_loss(tables: Tables, processes: Mapping[int, Process]) -> Loss:
+
+def build_loss(
+    tables: Tables, processes: Mapping[int, Process], written: Mapping[str, Written] | None = None
+) -> Loss:
     """What is missing, by writer and event."""
+    written = scan_writers(tables) if written is None else written
     promised = build_promised(tables)
     writers: set[int] = set()
     rows: list[Lost] = []
     for event in sorted(tables.declared | set(tables.tables), key=catalogue_order):
-        table = tables[event]
-        seen = np.unique(table["writer"])
-        writers.update(seen.tolist())
+        seen = written.get(event)
+        places = {} if seen is None else {w: n for n, w in enumerate(seen.writers.tolist())}
+        writers.update(places)
         expecting = {writer for writer, name in promised if name == event}
-        for writer in sorted(expecting | set(seen.tolist())):
+        for writer in sorted(expecting | set(places)):
             started = processes[writer // WRITER_THREADS].started
-            lost = lost_of(table, writer, promised.get((writer, event)), started)
+            count = promised.get((writer, event))
+            if seen is not None and writer in places:
+                lost = lost_of(tables[event], seen, places[writer], count, started)
+            else:
+                # All of them are missing; but of a process that started before the trace one can't
+                # know.
+                tail = count if count is not None and started else 0
+                lost = Lost(writer, event, 0, 0, 0, tail, None)
             if lost.total:
                 rows.append(lost)
     closed = {writer for writer, _ in promised}
@@ -94,22 +119,29 @@ def build_promised(tables: Tables) -> dict[tuple[int, str], int]:
     }
 
 
-def lost_of(table: Table, writer: int, promised: int | None, started: bool) -> Lost:
+def lost_of(table: Table, seen: Written, place: int, promised: int | None, started: bool) -> Lost:
     """What the events of one writer lack. `promised` is what `emitted` says, if it is there."""
-    mine = table.rows(table["writer"] == writer)
-    if not len(mine):
-        # All of them are missing; but of a process that started before the trace one can't know.
-        tail = promised if promised is not None and started else 0
-        return Lost(writer, table.event, 0, 0, 0, tail, None)
-    seq = np.unique(mine["seq"])
-    first, last = int(seq[0]), int(seq[-1])
+    writer, number = int(seen.writers[place]), int(seen.count[place])
+    first = int(table["seq"][seen.first[place]])
+    last = int(table["seq"][seen.last[place]])
+    gaps: tuple[Gap, ...] = ()
+    if last - first + 1 != number:
+        # Something is missing, or the order of events with equal times is not theirs.
+        first, last, number, gaps = find_gaps(table, writer)
     tail = max(0, promised - last - 1) if promised is not None else 0
-    middle = last - first + 1 - len(seq)
     head = first if started else 0
-    gap = None
-    if middle:
-        jump = np.flatnonzero(np.diff(np.sort(mine["seq"])) > 1)[0]
-        gap = int(mine.times[mine["seq"] == np.sort(mine["seq"])[jump + 1]][0])
-    elif head:
-        gap = int(mine.times[0])
-    return Lost(writer, table.event, len(seq), head, middle, tail, gap)
+    gap = gaps[0].end_ns if gaps else int(table.times[seen.first[place]]) if head else None
+    return Lost(writer, table.event, number, head, last - first + 1 - number, tail, gap, gaps)
+
+
+def find_gaps(table: Table, writer: int) -> tuple[int, int, int, tuple[Gap, ...]]:
+    """The least and the largest number of a writer's events, how many there are, and the gaps."""
+    mine = np.flatnonzero(table["writer"] == writer)
+    seq, at = np.unique(table["seq"][mine], return_index=True)
+    times = table.times[mine[at]]
+    jumps = np.flatnonzero(np.diff(seq) > 1)
+    gaps = tuple(
+        Gap(int(times[jump]), int(times[jump + 1]), int(seq[jump + 1] - seq[jump]) - 1)
+        for jump in jumps.tolist()
+    )
+    return int(seq[0]), int(seq[-1]), len(seq), gaps

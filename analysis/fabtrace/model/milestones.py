@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fabtrace import catalogue
 from fabtrace.model.keys import session_keys
-from fabtrace.model.operations import End, Operations
+from fabtrace.model.operations import Operations
 from fabtrace.model.run import Run
 from fabtrace.model.sessions import Session
 from fabtrace.tables import Table
@@ -89,7 +89,7 @@ def lifecycle(run: Run, session: Session) -> Moments:
 def first_operations(run: Run, session: Session) -> Moments:
     """The first message of each kind, the first and the last write."""
     known = catalogue.load()
-    mine = run.operations.rows(run.operations.session == session.key)
+    mine = run.operations.of(session.key)
     for kind, text in FIRST_MESSAGES.items():
         messages = mine.rows((mine.kind == known.code("kind", kind)) & mine.succeeded)
         if len(messages):
@@ -112,13 +112,13 @@ def disorder(run: Run, session: Session) -> Moments:
     if len(deferred):
         text = f"provider deferred a post, the first of {len(deferred):,}"
         yield int(deferred.times[0]), "first_deferral", text
-    mine = run.operations.rows(run.operations.session == session.key)
-    done = mine.end == End.COMPLETED
+    mine = run.operations.of(session.key)
+    done = mine.completed
     cancelled = catalogue.load().code("status", "cancelled")
     for mask, what, text in (
         (done & (mine.earlier > 0), "first_out_of_order", "completion out of order, the first of"),
         (done & (mine.status == cancelled), "first_cancelled", "operations cancelled:"),
-        (mine.end == End.ABANDONED, "first_abandoned", "operations abandoned at the close:"),
+        (mine.ended & ~done, "first_abandoned", "operations abandoned at the close:"),
     ):
         yield from first_of(mine, mask, what, text)
 

@@ -23,6 +23,7 @@ def nearest_rank(samples: npt.NDArray[Any], percents: Sequence[str]) -> list[int
 
     As binary fractions 99.9 is not quite 99.9, which moves the rank when n is a multiple of 1000.
     """
-    ranks = [max(1, ceil(Fraction(percent) / 100 * len(samples))) for percent in percents]
-    ordered = np.sort(samples)
-    return [int(ordered[rank - 1]) for rank in ranks]
+    ranks = [max(1, ceil(Fraction(percent) / 100 * len(samples))) - 1 for percent in percents]
+    # Only the samples with these ranks need to be in their places: a third of the time of a sort.
+    placed = np.partition(samples, sorted(set(ranks)))
+    return [int(placed[rank]) for rank in ranks]

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fabtrace import catalogue
-from fabtrace.model.keys import first_rows, instances, last_rows
+from fabtrace.model.keys import WRITER_THREADS, first_rows, instances, last_rows
+from fabtrace.model.writers import Written, scan_writers
 from fabtrace.tables import Table, Tables
 
 UNKNOWN_ROLE = "unknown"
@@ -50,9 +52,11 @@ class Process:
     end: ProcessEnd | None
 
 
-def build_processes(tables: Tables) -> list[Process]:
+def build_processes(
+    tables: Tables, written: Mapping[str, Written] | None = None
+) -> list[Process]:
     """All processes that wrote an event: get first, then by time of their first event."""
-    spans = event_spans(tables)
+    spans = event_spans(tables, scan_writers(tables) if written is None else written)
     described = tables["process"]
     rows = first_rows(instances(described))
     start = described["cause"] == catalogue.load().code("cause", "start")
@@ -105,14 +109,13 @@ def text(facts: Table, column: str) -> str:
     return str(facts[column][0]) if len(facts) else ""
 
 
-def event_spans(tables: Tables) -> dict[int, tuple[int, int]]:
+def event_spans(tables: Tables, written: Mapping[str, Written]) -> dict[int, tuple[int, int]]:
     """Time of the first and the last event of each process instance."""
     spans: dict[int, tuple[int, int]] = {}
-    for table in tables.tables.values():
-        owner = instances(table)
-        first, last = first_rows(owner), last_rows(owner)
-        for instance, row in first.items():
-            begin, end = int(table.times[row]), int(table.times[last[instance]])
+    for event, seen in written.items():
+        times = tables[event].times
+        for writer, first, last in zip(seen.writers.tolist(), seen.first, seen.last):
+            instance, begin, end = writer // WRITER_THREADS, int(times[first]), int(times[last])
             old = spans.get(instance, (begin, end))
             spans[instance] = (min(begin, old[0]), max(end, old[1]))
     return spans

@@ -10,9 +10,10 @@ from fabtrace.model.latency import KindLatency, build_latency
 from fabtrace.model.loss import Loss, build_loss
 from fabtrace.model.operations import Operations, Pairing, build_operations, build_pairing
 from fabtrace.model.processes import Process, build_processes, trace_span
-from fabtrace.model.sessions import Session, build_sessions, state_ends
+from fabtrace.model.sessions import Session, build_sessions, find_owners, state_ends
 from fabtrace.model.states import Intervals, build_intervals
 from fabtrace.model.workers import Worker, build_workers
+from fabtrace.model.writers import scan_writers
 from fabtrace.tables import Tables
 
 
@@ -50,11 +51,19 @@ class Run:
 
 def build(tables: Tables) -> Run:
     """The model of a trace."""
-    processes = build_processes(tables)
+    written = scan_writers(tables)
+    processes = build_processes(tables, written)
     by_instance = {process.instance: process for process in processes}
     operations = build_operations(tables)
-    sessions = build_sessions(tables, operations, by_instance)
+    owners = find_owners(tables, operations)
+    sessions = build_sessions(tables, operations, by_instance, owners)
+    loss = build_loss(tables, by_instance, written)
     ends = state_ends(sessions)
+
+    def intervals(event: str, column: str) -> Intervals:
+        owned = owners[event].keys, owners[event].index
+        return build_intervals(tables[event], column, owned, ends, loss.gaps(event))
+
     begin_ns, end_ns = trace_span(processes)
     return Run(
         tables=tables,
@@ -66,10 +75,10 @@ def build(tables: Tables) -> Run:
         sessions=sessions,
         operations=operations,
         latency=build_latency(operations),
-        pairing=build_pairing(operations, tables),
-        loss=build_loss(tables, by_instance),
-        states=build_intervals(tables["session_state"], "state", ends),
-        phases=build_intervals(tables["session_phase"], "phase", ends),
+        pairing=build_pairing(operations),
+        loss=loss,
+        states=intervals("session_state", "state"),
+        phases=intervals("session_phase", "phase"),
     )
 
 

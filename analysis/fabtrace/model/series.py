@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from fabtrace import catalogue
 from fabtrace.model.keys import session_keys
+from fabtrace.model.operations import Operations
 from fabtrace.model.run import Run
 from fabtrace.model.sessions import Session
-from fabtrace.model.states import Intervals
+from fabtrace.model.states import Intervals, state_label
 from fabtrace.model.workers import Worker, load_series
 
 Edges = npt.NDArray[np.int64]
@@ -54,24 +55,22 @@ def time_in_slices(
 
 def states_in_slices(states: Intervals, edges: Edges, enum: str) -> list[dict[str, float]]:
     """For each slice the share of each state in it, by label; of 1 where a state is known."""
-    labels = catalogue.load()
     lengths = np.diff(edges)
     shares: list[dict[str, float]] = [{} for _ in lengths]
     for code in np.unique(states.state).tolist():
         mine = states.rows(states.state == code)
         spent = time_in_slices(mine.begin_ns, mine.end_ns, edges)
         for index in np.flatnonzero(spent).tolist():
-            shares[index][labels.label(enum, code)] = int(spent[index]) / int(lengths[index])
+            shares[index][state_label(enum, code)] = int(spent[index]) / int(lengths[index])
     return shares
 
 
-def kind_mask(run: Run, session: Session, kinds: dict[str, tuple[str, ...]]) -> npt.NDArray[Any]:
-    """The rows of the run's operations that are of a session and of its role's kinds."""
+def of_kinds(run: Run, session: Session, kinds: dict[str, tuple[str, ...]]) -> Operations:
+    """The operations that are of a session and of its role's kinds."""
     known = catalogue.load()
     codes = [known.code("kind", kind) for kind in kinds.get(session.role, ())]
-    operations = run.operations
-    mask: npt.NDArray[Any] = (operations.session == session.key) & np.isin(operations.kind, codes)
-    return mask
+    mine = run.operations.of(session.key)
+    return mine.rows(np.isin(mine.kind, codes))
 
 
 def payload_in_slices(run: Run, session: Session, edges: Edges) -> npt.NDArray[np.int64]:
@@ -80,7 +79,7 @@ def payload_in_slices(run: Run, session: Session, edges: Edges) -> npt.NDArray[n
     From the operations if they were recorded, else from the counters, spread evenly between two.
     """
     if run.has_operations:
-        mine = run.operations.rows(kind_mask(run, session, PAYLOAD_KINDS))
+        mine = of_kinds(run, session, PAYLOAD_KINDS)
         mine = mine.rows(mine.succeeded)
         return sum_in_slices(mine.end_ns, mine.payload_bytes, edges)
     table = run.tables["session_count"]
@@ -96,7 +95,7 @@ def payload_in_slices(run: Run, session: Session, edges: Edges) -> npt.NDArray[n
 
 def in_flight_in_slices(run: Run, session: Session, edges: Edges) -> npt.NDArray[np.float64]:
     """Mean number of writes (put) or vector messages (get) in flight in each slice."""
-    mine = run.operations.rows(kind_mask(run, session, FLIGHT_KINDS))
+    mine = of_kinds(run, session, FLIGHT_KINDS)
     mine = mine.rows(mine.posted)
     end = np.where(mine.ended, mine.end_ns, session.last_ns)
     inside = time_in_slices(mine.begin_ns, end, edges)

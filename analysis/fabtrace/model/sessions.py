@@ -16,15 +16,17 @@ import numpy as np
 from fabtrace import catalogue
 from fabtrace.model.keys import (
     NO_SESSION,
+    Index,
+    Keys,
+    bounds,
     counts,
-    first_rows,
     last_rows,
+    session_index,
     session_keys,
     split,
 )
-from fabtrace.model.operations import End, Operations
+from fabtrace.model.operations import Operations
 from fabtrace.model.processes import Process
-from fabtrace.model.states import Intervals
 from fabtrace.tables import Tables
 
 OPEN = "open"  # the outcome of a session whose end is not in the trace
@@ -111,11 +113,37 @@ class Session:
         return self.payload_bytes / 2**20 / (self.elapsed_ns / 1e9)
 
 
+@dataclass(frozen=True)
+class Owners:
+    """Whose a table's rows are: session keys, ascending, and each row's place among them."""
+
+    keys: Keys
+    index: Index
+
+
+def find_owners(tables: Tables, operations: Operations) -> dict[str, Owners]:
+    """Of each table that mentions sessions, once for all who need it."""
+    events = operations.events
+    found = {}
+    for event in SESSION_EVENTS:
+        if event == "op_post":
+            found[event] = Owners(events.keys, events.post_owner)
+        elif event == "op_complete":
+            found[event] = Owners(events.keys, events.end_owner[: len(events.done)])
+        else:
+            keys, (index,) = session_index(tables[event])
+            found[event] = Owners(keys, index)
+    return found
+
+
 def build_sessions(
-    tables: Tables, operations: Operations, processes: Mapping[int, Process]
+    tables: Tables,
+    operations: Operations,
+    processes: Mapping[int, Process],
+    owners: Mapping[str, Owners],
 ) -> list[Session]:
     """All sessions that the trace mentions, by process and number, ends joined."""
-    spans = session_spans(tables)
+    spans = session_spans(tables, owners)
     counted = count_operations(operations, tables)
     lookups = Lookups(tables)
     order = {instance: place for place, instance in enumerate(processes)}
@@ -125,17 +153,16 @@ def build_sessions(
     return sessions
 
 
-def session_spans(tables: Tables) -> dict[int, tuple[int, int]]:
+def session_spans(tables: Tables, owners: Mapping[str, Owners]) -> dict[int, tuple[int, int]]:
     """Time of the first and the last event of each session."""
     spans: dict[int, tuple[int, int]] = {}
-    for event in SESSION_EVENTS:
-        table = tables[event]
-        keys = session_keys(table)
-        last = last_rows(keys)
-        for key, row in first_rows(keys).items():
-            if split(key)[1] == NO_SESSION:
+    for event, owned in owners.items():
+        times = tables[event].times
+        first, last = bounds(owned.index, len(owned.keys))
+        for key, low, high in zip(owned.keys.tolist(), first.tolist(), last.tolist()):
+            if split(key)[1] == NO_SESSION or low < 0:
                 continue
-            begin, end = int(table.times[row]), int(table.times[last[key]])
+            begin, end = int(times[low]), int(times[high])
             old = spans.get(key, (begin, end))
             spans[key] = (min(begin, old[0]), max(end, old[1]))
     return spans
@@ -144,18 +171,24 @@ def session_spans(tables: Tables) -> dict[int, tuple[int, int]]:
 def count_operations(operations: Operations, tables: Tables) -> dict[str, dict[int, int]]:
     """What the operations in the trace say of the counters, by session."""
     known = catalogue.load()
-    writes = np.isin(operations.kind, [known.code("kind", k) for k in ("write", "fragment")])
-    completed = operations.end == End.COMPLETED
+    events = operations.events
+    ends = events.end_owner[: len(events.done)]
+    is_write = np.zeros(256, bool)
+    is_write[[known.code("kind", kind) for kind in ("write", "fragment")]] = True
     # A buffer in k pieces was split k - 1 times: the last piece is what remained.
     pieces = tables["fragment"]
-    fragments = pieces.rows(pieces["last"] == 0)
+    piece_keys, (piece_owner,) = session_index(pieces)
+
+    def count(keys: Keys, owner: Index) -> dict[int, int]:
+        return dict(zip(keys.tolist(), np.bincount(owner, minlength=len(keys)).tolist()))
+
     return {
-        "ops_posted": counts(operations.session[operations.posted]),
-        "ops_completed": counts(operations.session[completed]),
-        "writes": counts(operations.session[operations.posted & writes]),
-        "out_of_order": counts(operations.session[completed & (operations.earlier > 0)]),
+        "ops_posted": count(events.keys, events.post_owner),
+        "ops_completed": count(events.keys, ends),
+        "writes": count(events.keys, events.post_owner[is_write[events.posts["kind"]]]),
+        "out_of_order": count(events.keys, ends[events.done["earlier_pending"] > 0]),
         "deferred": counts(session_keys(tables["op_defer"])),
-        "fragments": counts(session_keys(fragments)),
+        "fragments": count(piece_keys, piece_owner[pieces["last"] == 0]),
     }
 
 
@@ -277,11 +310,3 @@ def state_ends(sessions: list[Session]) -> dict[int, int]:
         session.key: session.last_ns if session.close_ns is None else session.close_ns
         for session in sessions
     }
-
-
-def state_shares(intervals: Intervals, enum: str) -> dict[str, float]:
-    """The share of each state in the time of some intervals, 0 to 1, in the catalogue's order."""
-    totals = intervals.totals_ns()
-    whole = sum(totals.values())
-    labels = catalogue.load()
-    return {labels.label(enum, state): ns / whole for state, ns in totals.items()} if whole else {}

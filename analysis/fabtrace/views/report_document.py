@@ -11,9 +11,9 @@ from typing import Any
 from fabtrace import catalogue
 from fabtrace.model import Run
 from fabtrace.model.keys import NO_SESSION, WRITER_THREADS, session_keys, split, thread_name
-from fabtrace.model.latency import DEFINITION, PERCENTS, KindLatency
+from fabtrace.model.latency import DEFINITION, PERCENTS, KindLatency, Summary
 from fabtrace.model.processes import Process
-from fabtrace.model.sessions import Session, state_shares
+from fabtrace.model.sessions import Session
 from fabtrace.model.workers import Worker
 
 SCHEMA = "fabtrace.report"
@@ -92,7 +92,6 @@ def process_row(process: Process, run: Run) -> Document:
 def session_row(session: Session, run: Run) -> Document:
     """A session, one end of it."""
     counters = session.counters
-    states = run.states.of(session.key)
     return {
         "session": session.label,
         "process": session.process.label,
@@ -120,7 +119,7 @@ def session_row(session: Session, run: Run) -> Document:
         "errors": session.errors,
         "outcome": session.outcome,
         "reason": session.reason,
-        "state_shares": state_shares(states, "state"),
+        "state_shares": run.states.shares(session.key, "state"),
     }
 
 
@@ -175,13 +174,24 @@ def worker_row(worker: Worker) -> Document:
     }
 
 
+def summary_part(summary: Summary) -> Document:
+    """Percentiles, maximum and mean of latencies, in µs."""
+
+    def micros(value: float | None) -> float | None:
+        return None if value is None else value / 1e3
+
+    values = zip(PERCENTS, summary.percentiles_ns)
+    return {
+        **{f"p{percent}_us": micros(value) for percent, value in values},
+        "max_us": micros(summary.max_ns),
+        "mean_us": micros(summary.mean_ns),
+    }
+
+
 def latency_row(row: KindLatency) -> Document:
     """Latencies of a kind of operation."""
     document: Document = {"kind": row.kind, "count": row.count}
-    values = row.percentiles_ns or (None,) * len(PERCENTS)
-    for percent, value in zip(PERCENTS, values):
-        document[f"p{percent}_us"] = None if value is None else value / 1e3
-    document["max_us"] = None if row.max_ns is None else row.max_ns / 1e3
+    document |= summary_part(row.summary)
     document["errors"] = row.errors
     document["cancelled"] = row.cancelled
     document["abandoned"] = row.abandoned
