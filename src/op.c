@@ -50,6 +50,7 @@ int endpoint_open(struct endpoint *endpoint, struct domain *domain, struct fid_c
     endpoint->domain = domain;
     endpoint->session = session;
     endpoint->next_number = 1;
+    endpoint->outlier_ns = UINT64_MAX;
     endpoint->posted.next = endpoint->posted.previous = &endpoint->posted;
     rc = fi_endpoint(domain->domain, domain->fabric->info, &endpoint->ep, NULL);
     if (rc != 0)
@@ -242,6 +243,22 @@ void op_complete(struct op *op, uint64_t now, size_t got, int status)
     op->state = OP_DONE;
 }
 
+/* A receive is posted ahead of need: how long it waits says when the peer sent, not how long the
+ * provider took. */
+static bool is_receive(uint8_t kind)
+{
+    return kind == FABT_KIND_INITIAL_RX || kind == FABT_KIND_ACK_RX ||
+           kind == FABT_KIND_VECTOR_RX || kind == FABT_KIND_PROGRESS_RX;
+}
+
+static void trace_outlier(const struct op *op)
+{
+    if (is_receive(op->kind) || op->cancelled)
+        return;
+    FABT_TRACE(outlier, .session = op->endpoint->session, .op = op->number, .kind = op->kind,
+               .duration_ns = op->complete_ns - op->post_ns, .limit_ns = op->endpoint->outlier_ns);
+}
+
 void op_traced_complete(struct op *op, uint32_t earlier_pending)
 {
     if (earlier_pending > 0)
@@ -253,4 +270,6 @@ void op_traced_complete(struct op *op, uint32_t earlier_pending)
                .len_bytes = op->got, .payload_bytes = op->payload,
                .earlier_pending =
                    (uint16_t)(earlier_pending > UINT16_MAX ? UINT16_MAX : earlier_pending));
+    if (op->complete_ns - op->post_ns > op->endpoint->outlier_ns)
+        trace_outlier(op);
 }

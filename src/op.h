@@ -57,7 +57,8 @@ struct endpoint {
     struct address address;
     uint32_t session; /* number in traces; ENDPOINT_LISTENING for the listening endpoint */
     uint64_t next_number;
-    struct op posted; /* head of the circular list of posted operations, oldest first */
+    uint64_t outlier_ns; /* sends and writes that take longer are told of; UINT64_MAX: none */
+    struct op posted;    /* head of the circular list of posted operations, oldest first */
     uint32_t outstanding;
     struct op_counts counts;
     bool closed;

@@ -30,6 +30,7 @@ enum long_option {
     OPT_WARMUP,
     OPT_NO_VERIFY,
     OPT_PROGRESS,
+    OPT_OUTLIER,
 };
 
 /* The field's programs have the short ones; scripts depend on them. */
@@ -63,6 +64,7 @@ static const struct option long_options[] = {
     {"sessions-per-worker", required_argument, NULL, OPT_SESSIONS_PER_WORKER},
     {"placement", required_argument, NULL, OPT_PLACEMENT},
     {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"outlier", required_argument, NULL, OPT_OUTLIER},
     {"token-file", required_argument, NULL, OPT_TOKEN_FILE},
     {"json", required_argument, NULL, OPT_JSON},
     {"progress", no_argument, NULL, OPT_PROGRESS},
@@ -121,6 +123,8 @@ static const char help_common[] =
     "                               sessions over all workers\n"
     "      --timeout TIME           end a session that makes no progress for so long\n"
     "                               (default 60s; put waits 300s for a slow start of others)\n"
+    "      --outlier TIME           write a trace event when a send or write takes longer, or\n"
+    "                               a session makes no progress for so long (50ms at least)\n"
     "      --token-file FILE        32 hex digits that both sides must share\n"
     "      --progress               show a progress bar, on a terminal\n"
     "      --json FILE              write the results as JSON; - is standard output\n"
@@ -128,7 +132,7 @@ static const char help_common[] =
     "  -V, --version                versions of this program and of libfabric, and whether\n"
     "                               tracing is compiled in\n"
     "\n"
-    "Sizes take K, M, G, T (powers of 1024); times take ms, s, m, h.\n"
+    "Sizes take K, M, G, T (powers of 1024); times take us, ms, s, m, h.\n"
     "Exit code: 0 success, 1 failure, 2 usage.\n"
     "\n";
 
@@ -319,6 +323,12 @@ static int take_option(struct options *options, int option, const char *value,
             return bad_value(failure, "--timeout", value,
                              "a time such as 30s or 500ms, at most 720h");
         options->hello_timeout_ns = options->timeout_ns;
+        return 0;
+    case OPT_OUTLIER:
+        if (parse_duration(value, &options->outlier_ns) != 0 || options->outlier_ns == 0 ||
+            options->outlier_ns > TIMEOUT_MAX_NS)
+            return bad_value(failure, "--outlier", value,
+                             "a time such as 500us or 20ms, at most 720h");
         return 0;
     case OPT_TOKEN_FILE:
         return read_token(options, value, failure);

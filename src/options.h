@@ -56,6 +56,7 @@ struct options {
     enum placement placement;
     uint64_t timeout_ns;       /* a session without progress */
     uint64_t hello_timeout_ns; /* put: waiting for the acknowledgement */
+    uint64_t outlier_ns; /* an operation that takes longer gets an event of its own; 0: none */
     bool has_token;
     uint64_t token[2];
     const char *json_file; /* "-": standard output; or NULL */

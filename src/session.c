@@ -13,6 +13,9 @@
 #define DRAIN_AFTER_CANCEL_NS (2 * NS_PER_S)
 #define DRAIN_AT_END_NS (500 * NS_PER_MS)
 
+/* Sessions' times are looked at now and then only: less without progress is not noticed. */
+#define STALL_MIN_NS (50 * NS_PER_MS)
+
 void session_init(struct session *session, const struct session_class *class,
                   const struct options *options, const struct fabric *fabric, uint32_t number,
                   const struct workload *workload)
@@ -233,6 +236,8 @@ void session_begin(struct session *session, const struct session_host *host, uin
     rc = endpoint_open(&session->endpoint, host->domain, host->cq, session->number,
                        &session->failure);
     if (rc == 0) {
+        if (session->options->outlier_ns != 0)
+            session->endpoint.outlier_ns = session->options->outlier_ns;
         trace_address((int32_t)session->number, FABT_CAUSE_START, FABT_ADDRESS_KIND_LOCAL,
                       &session->endpoint.address);
         rc = session->class->begin(session);
@@ -288,6 +293,7 @@ static void note_activity(struct session *session, uint64_t now)
         return;
     session->mark = reached;
     session->activity_ns = now;
+    session->stall_told = false;
 }
 
 /* The warm-up is over: what was before does not count. */
@@ -334,6 +340,27 @@ void session_service(struct session *session, uint64_t now)
         set_state(session, state_of_phase[session->phase]);
 }
 
+/* A quarter of the way to the time-out, or --outlier's limit. */
+static uint64_t stall_limit(const struct session *session)
+{
+    const uint64_t outlier = session->options->outlier_ns, limit = session_timeout(session) / 4;
+
+    if (outlier == 0 || outlier > limit)
+        return limit;
+    return outlier < STALL_MIN_NS ? STALL_MIN_NS : outlier;
+}
+
+/* Once a stall, while it lasts: a flight recorder then still has what led to it. */
+static void check_stall(struct session *session, uint64_t now)
+{
+    const uint64_t idle = now - session->activity_ns;
+
+    if (session->stall_told || idle < stall_limit(session))
+        return;
+    session->stall_told = true;
+    FABT_TRACE(stall, .session = session->number, .idle_ns = idle, .state = session->state);
+}
+
 void session_check_time(struct session *session, uint64_t now)
 {
     const uint64_t limit = session_timeout(session);
@@ -351,6 +378,7 @@ void session_check_time(struct session *session, uint64_t now)
     case FABT_PHASE_CLOSED:
         return;
     default:
+        check_stall(session, now);
         session->retry = true; /* the roles bound some of their waits by time */
         if (now < session->activity_ns + limit)
             return;

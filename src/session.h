@@ -93,8 +93,9 @@ struct session {
     bool retry;        /* a post was deferred: service again without waiting */
     uint32_t contexts; /* completions since the last service */
     bool keep_endpoint;
-    bool released; /* endpoint, registrations and buffers are gone */
-    bool through;  /* all is said and done but for the provider's last word: no error counts now */
+    bool stall_told; /* event `stall` is written for the present lack of progress */
+    bool released;   /* endpoint, registrations and buffers are gone */
+    bool through; /* all is said and done but for the provider's last word: no error counts now */
     atomic_bool settled; /* closed, and its worker is done with it; the main thread looks */
 
     uint64_t given_ns;    /* when its worker got it */

@@ -14,7 +14,7 @@
 
 #define ADDRESS "02:00:a2:77:7f:00:00:01"
 
-enum { ARGUMENTS_MAX = 12 };
+enum { ARGUMENTS_MAX = 16 };
 
 /* Parse a command line that is given without the program's name. */
 static int parse(struct options *options, enum role role, const char *const *arguments,
@@ -147,9 +147,9 @@ static void auto_leaves_the_choice_to_the_engine(void **state)
 
 static void sizes_and_times_reach_the_options(void **state)
 {
-    const struct options options =
-        parse_good(ROLE_PUT, ARGUMENTS("--total", "64M", "--timeout", "500ms", "--provider", "shm",
-                                       "--bind", "127.0.0.1", "--json", "-", ADDRESS));
+    const struct options options = parse_good(
+        ROLE_PUT, ARGUMENTS("--total", "64M", "--timeout", "500ms", "--provider", "shm", "--bind",
+                            "127.0.0.1", "--json", "-", "--outlier", "500us", ADDRESS));
 
     (void)state;
     assert_int_equal(options.workload.total_bytes, 64 << 20);
@@ -158,6 +158,7 @@ static void sizes_and_times_reach_the_options(void **state)
     assert_string_equal(options.provider, "shm");
     assert_string_equal(options.bind, "127.0.0.1");
     assert_string_equal(options.json_file, "-");
+    assert_int_equal(options.outlier_ns, 500000);
 }
 
 static void workloads_are_complete(void **state)
@@ -343,6 +344,9 @@ static void other_bad_values_are_refused(void **state)
         {ROLE_GET, {"--total", "99999999T"}, {"--total", "'99999999T'"}},
         {ROLE_GET, {"--timeout", "0"}, {"--timeout", "'0'"}},
         {ROLE_GET, {"--timeout", "10 s"}, {"--timeout", "'10 s'"}},
+        {ROLE_GET, {"--outlier", "0"}, {"--outlier", "'0'"}},
+        {ROLE_PUT, {"--outlier", "slow", ADDRESS}, {"--outlier", "'slow'"}},
+        {ROLE_PUT, {"--outlier", "721h", ADDRESS}, {"--outlier", "'721h'"}},
         {ROLE_GET, {"--timeout", "soon"}, {"--timeout", "'soon'"}},
         {ROLE_GET, {"--placement", "here"}, {"--placement", "'here'", "pack or spread"}},
         {ROLE_GET, {"--token-file", "/no/such/file"}, {"--token-file", "/no/such/file"}},
@@ -432,6 +436,7 @@ static void help_describes_each_option(void **state)
                                           "--sessions-per-worker",
                                           "--placement",
                                           "--timeout",
+                                          "--outlier",
                                           "--token-file",
                                           "--json",
                                           "Exit code"};
