@@ -16,28 +16,41 @@ void reserve_init(struct reserve *reserve, const uint32_t *lengths, uint32_t cyc
     *reserve = (struct reserve){.lengths = lengths, .cycle = cycle, .worker = worker};
 }
 
-static struct buffer *buffer_make(uint32_t capacity)
+void reserve_share(struct reserve *reserve)
+{
+    reserve->shared = true;
+}
+
+/* Memory that has been touched: a first-touch page fault would be measured as part of a transfer.
+ */
+static uint8_t *make_block(uint32_t capacity)
+{
+    const size_t room = ((size_t)capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    uint8_t *block = aligned_alloc(ALIGNMENT, room);
+
+    if (block != NULL)
+        memset(block, 0, room);
+    return block;
+}
+
+static struct buffer *buffer_make(struct reserve *reserve, uint32_t capacity)
 {
     struct buffer *buffer = calloc(1, sizeof(*buffer));
-    const size_t room = ((size_t)capacity + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 
     if (buffer == NULL)
         return NULL;
-    buffer->data = aligned_alloc(ALIGNMENT, room);
+    if (reserve->block == NULL || !reserve->shared)
+        buffer->data = make_block(capacity);
+    else
+        buffer->data = reserve->block;
     if (buffer->data == NULL) {
         free(buffer);
         return NULL;
     }
-    /* Touch it now: a first-touch page fault would be measured as part of a transfer. */
-    memset(buffer->data, 0, room);
+    if (reserve->shared)
+        reserve->block = buffer->data;
     buffer->capacity = capacity;
     return buffer;
-}
-
-static void buffer_free(struct buffer *buffer)
-{
-    free(buffer->data);
-    free(buffer);
 }
 
 void reserve_free(struct reserve *reserve)
@@ -46,8 +59,12 @@ void reserve_free(struct reserve *reserve)
         struct buffer *buffer = reserve->free;
 
         reserve->free = buffer->next;
-        buffer_free(buffer);
+        if (!reserve->shared)
+            free(buffer->data);
+        free(buffer);
     }
+    free(reserve->block);
+    reserve->block = NULL;
 }
 
 void reserve_return(struct reserve *reserve, struct buffer *buffer)
@@ -62,7 +79,7 @@ struct buffer *reserve_take(struct reserve *reserve)
 
     if (reserve->free == NULL) {
         for (uint32_t i = 0; i < reserve->cycle; i++) {
-            buffer = buffer_make(reserve->lengths[i]);
+            buffer = buffer_make(reserve, reserve->lengths[i]);
             if (buffer == NULL)
                 break;
             FABT_TRACE(buffer_make, .worker = reserve->worker, .len_bytes = buffer->capacity);

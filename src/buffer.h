@@ -9,6 +9,7 @@
 #ifndef FABT_BUFFER_H
 #define FABT_BUFFER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,8 @@ struct buffer {
 
 struct reserve {
     struct buffer *free;
+    uint8_t *block; /* the memory of all buffers, where they share it */
+    bool shared;
     const uint32_t *lengths; /* the cycle, in the order in which buffers are made */
     uint32_t cycle;
     uint32_t worker;
@@ -52,6 +55,11 @@ extern const uint32_t buffer_stress_lengths[BUFFER_STRESS_CYCLE];
 
 void reserve_init(struct reserve *reserve, const uint32_t *lengths, uint32_t cycle,
                   uint32_t worker);
+
+/* Let all buffers be the same memory: for payload that nobody looks at, of one length, so that a
+ * transfer is measured and not how fast memory is (as bandwidth tests in the field do). Before the
+ * first buffer is taken. */
+void reserve_share(struct reserve *reserve);
 
 /* Free all; what sessions took must be back. */
 void reserve_free(struct reserve *reserve);

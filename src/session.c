@@ -221,6 +221,8 @@ void session_begin(struct session *session, const struct session_host *host, uin
     if (session->workload.kind != FABT_WORKLOAD_STRESS) {
         session->own_size = (uint32_t)session->workload.size_bytes;
         reserve_init(&session->own_reserve, &session->own_size, 1, host->worker);
+        if (!session->workload.pattern)
+            reserve_share(&session->own_reserve);
         session->reserve = &session->own_reserve;
     }
     session->worker = host->worker;

@@ -52,6 +52,29 @@ static void buffers_have_memory_of_their_own(void **state)
     reserve_free(&reserve);
 }
 
+static void shared_buffers_are_one_memory(void **state)
+{
+    static const uint32_t length = 1000;
+    struct buffer *buffers[8];
+    struct reserve reserve;
+
+    (void)state;
+    reserve_init(&reserve, &length, 1, 0);
+    reserve_share(&reserve);
+    for (unsigned i = 0; i < COUNT_OF(buffers); i++) {
+        buffers[i] = reserve_take(&reserve);
+        assert_non_null(buffers[i]);
+        assert_int_equal(buffers[i]->capacity, length);
+        assert_ptr_equal(buffers[i]->data, buffers[0]->data);
+        assert_true(i == 0 || buffers[i] != buffers[i - 1]);
+    }
+    memset(buffers[0]->data, 1, length);
+    for (unsigned i = 0; i < COUNT_OF(buffers); i++)
+        reserve_return(&reserve, buffers[i]);
+    reserve_free(&reserve);
+    reserve_free(&reserve); /* nothing is left to free */
+}
+
 static void registrations_are_counted_and_given_back(void **state)
 {
     static const uint64_t modes[] = {0, FI_MR_VIRT_ADDR, FI_MR_PROV_KEY | FI_MR_ENDPOINT};
@@ -104,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_follow_the_cycle_last_in_first_out),
         cmocka_unit_test(buffers_have_memory_of_their_own),
+        cmocka_unit_test(shared_buffers_are_one_memory),
         cmocka_unit_test(registrations_are_counted_and_given_back),
     };
 
