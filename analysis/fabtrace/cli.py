@@ -17,10 +17,35 @@ from typing import NoReturn
 from fabtrace import VERSION
 from fabtrace.errors import EXIT_USAGE, FabtraceError
 from fabtrace.record import command
-from fabtrace.views import report, timeline
+from fabtrace.views import (
+    check,
+    export,
+    fragments,
+    latency,
+    loss,
+    report,
+    sessions,
+    slowest,
+    timeline,
+    why,
+    workers,
+)
 
 # In the order in which --help shows them.
-COMMANDS = (command, report, timeline)
+COMMANDS = (
+    command,
+    report,
+    why,
+    sessions,
+    workers,
+    timeline,
+    latency,
+    slowest,
+    fragments,
+    loss,
+    check,
+    export,
+)
 
 DESCRIPTION = "Record the events of fabtget and fabtput, and say where their time went."
 
@@ -28,6 +53,7 @@ EPILOG = """\
 example:
   fabtrace record -o run -- fabtget -n 2 --and fabtput -n 2 '{address}'
   fabtrace report run
+  fabtrace why run
   fabtrace timeline run --session 0
 """
 

@@ -273,6 +273,8 @@ def recompute(trace_dir: str | os.PathLike[str]) -> Row:
             "duration_s": (story.end - story.begin) / 1e9,
         },
         "processes": [process_row(story, instance, names) for instance in names],
+        "runs": run_rows(story, names),
+        "clocks": [],  # traces of one clock
         "sessions": sessions,
         "totals": total_rows(sessions, [sides[key] for key in order]),
         "workers": worker_rows(story, names),
@@ -335,6 +337,23 @@ def process_row(story: Story, instance: int, names: dict[int, str]) -> Row:
     ):  # fmt: skip
         row[name] = facts.get(name, "")
     return row
+
+
+def run_rows(story: Story, names: dict[int, str]) -> list[Row]:
+    """Processes by their run id, in the order of the processes."""
+    ids: dict[int, list[int]] = {}
+    for instance in names:
+        ids.setdefault(story.process.get(instance, {}).get("run_id", 0), []).append(instance)
+    return [
+        {
+            "run_id": f"{run_id:016x}",
+            "processes": [names[instance] for instance in mine],
+            "hosts": sorted({story.process.get(i, {}).get("hostname", "") for i in mine}),
+            "begin_s": min(story.spans[i][0] - story.begin for i in mine) / 1e9,
+            "end_s": max(story.spans[i][1] - story.begin for i in mine) / 1e9,
+        }
+        for run_id, mine in ids.items()
+    ]
 
 
 def session_row(

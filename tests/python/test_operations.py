@@ -15,6 +15,7 @@ from fabtrace.model.operations import (
     End,
     build_operations,
     build_pairing,
+    never_posted,
     outer_join,
 )
 from synthetic import GET, PUT, Trace
@@ -71,7 +72,7 @@ def test_what_has_no_partner_stays_and_is_counted() -> None:
     assert operations.op.tolist() == [1, 4, 2]
     assert operations.begin_ns.tolist() == [10, 50, UNKNOWN_NS]
     assert operations.end.tolist() == [End.NOT_SEEN, End.ABANDONED, End.COMPLETED]
-    (row,) = build_pairing(operations)
+    (row,) = build_pairing(operations, never_posted(operations))
     assert (row.paired, row.abandoned) == (1, 1)
     assert (row.posts_without_end, row.ends_without_post, row.deferred_for_ever) == (1, 1, 1)
 
@@ -80,7 +81,7 @@ def test_no_operations_at_all() -> None:
     tables = Trace().tables()
     operations = build_operations(tables)
     assert len(operations) == 0
-    assert build_latency(operations) == [] and build_pairing(operations) == []
+    assert build_latency(operations) == [] and build_pairing(operations, never_posted(operations)) == []
 
 
 def test_huge_operation_numbers_do_not_collide() -> None:

@@ -83,9 +83,7 @@ def build_latency(operations: Operations) -> list[KindLatency]:
     return rows
 
 
-def by_group(
-    samples: npt.NDArray[np.int64], index: npt.NDArray[np.integer] | Index, groups: int
-) -> list[Summary]:
+def by_group(samples: npt.NDArray[np.int64], index: Index, groups: int) -> list[Summary]:
     """A summary a group; `index` is each sample's group."""
     made = Groups(index, groups)
     return [summarise(samples[made.of(group)]) for group in range(groups)]

@@ -223,9 +223,7 @@ def build_operations(tables: Tables) -> Operations:
     post_owner, done_owner, left_owner, defer_owner = owners
     end_owner = np.concatenate([done_owner, left_owner]) if len(left) else done_owner
     end_ops = np.concatenate([done["op"], left["op"]]) if len(left) else done["op"]
-    events = OperationEvents(
-        posts, done, left, keys, post_owner, end_owner, deferred, defer_owner
-    )
+    events = OperationEvents(posts, done, left, keys, post_owner, end_owner, deferred, defer_owner)
     return Operations(events, *join(len(keys), post_owner, posts["op"], end_owner, end_ops))
 
 
@@ -387,8 +385,11 @@ class Pairing:
     deferred_for_ever: int
 
 
-def build_pairing(operations: Operations) -> list[Pairing]:
-    """The pairing of each process and kind of operation, in that order."""
+def build_pairing(operations: Operations, deferred: Table) -> list[Pairing]:
+    """The pairing of each process and kind of operation, in that order.
+
+    `deferred`: the op_defer events of operations that were never posted.
+    """
     keys, kinds = operations.keys, 256
     # A cell an owner and kind; then owners of one process are added up.
     cell = operations.owner.astype(np.int32) * np.int32(kinds) + operations.kind
@@ -411,7 +412,6 @@ def build_pairing(operations: Operations) -> list[Pairing]:
         )
         for column, value in enumerate((whole - open_ - without, gone, open_, without)):
             row[column] += value
-    deferred = never_posted(operations)
     for key, kind in zip(session_keys(deferred).tolist(), deferred["kind"].tolist()):
         table.setdefault((key >> 32, kind), [0] * 5)[4] += 1
     return [Pairing(instance, kind, *row) for (instance, kind), row in sorted(table.items())]

@@ -52,9 +52,7 @@ class Process:
     end: ProcessEnd | None
 
 
-def build_processes(
-    tables: Tables, written: Mapping[str, Written] | None = None
-) -> list[Process]:
+def build_processes(tables: Tables, written: Mapping[str, Written] | None = None) -> list[Process]:
     """All processes that wrote an event: get first, then by time of their first event."""
     spans = event_spans(tables, scan_writers(tables) if written is None else written)
     described = tables["process"]

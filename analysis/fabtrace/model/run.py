@@ -3,18 +3,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from fabtrace import catalogue
+from fabtrace.model.clocks import ClockLink, synchronise
+from fabtrace.model.keys import NO_SESSION, split
 from fabtrace.model.latency import KindLatency, build_latency
 from fabtrace.model.loss import Loss, build_loss
-from fabtrace.model.operations import Operations, Pairing, build_operations, build_pairing
+from fabtrace.model.operations import (
+    Operations,
+    Pairing,
+    build_operations,
+    build_pairing,
+    never_posted,
+)
 from fabtrace.model.processes import Process, build_processes, trace_span
 from fabtrace.model.sessions import Session, build_sessions, find_owners, state_ends
 from fabtrace.model.states import Intervals, build_intervals
 from fabtrace.model.workers import Worker, build_workers
 from fabtrace.model.writers import scan_writers
-from fabtrace.tables import Tables
+from fabtrace.tables import Table, Tables
 
 
 @dataclass(frozen=True)
@@ -33,15 +42,37 @@ class Run:
     sessions: list[Session]
     operations: Operations
     latency: list[KindLatency]
+    never_posted: Table
     pairing: list[Pairing]
     loss: Loss
     states: Intervals
     phases: Intervals
+    clocks: list[ClockLink] = field(default_factory=list)
+    narrowed: bool = False  # only a part of what the trace has
 
-    @property
+    @cached_property
     def by_instance(self) -> dict[int, Process]:
         """Processes by their instance number."""
         return {process.instance: process for process in self.processes}
+
+    def session_label(self, key: int) -> str:
+        """The name of a session by its key; a listening endpoint's is `get:listen`."""
+        instance, number = split(key)
+        process = self.by_instance.get(instance)
+        label = process.label if process is not None else f"{instance}"
+        return f"{label}:listen" if number == NO_SESSION else f"{label}:{number}"
+
+    def worker_label(self, key: int) -> str:
+        """The name of the worker of a session by its key; what it listens on is the main thread's."""
+        session = self.by_key.get(key)
+        process = self.by_instance.get(split(key)[0])
+        label = process.label if process is not None else "?"
+        return f"{label}/main" if session is None else f"{label}/{session.worker}"
+
+    @cached_property
+    def by_key(self) -> dict[int, Session]:
+        """Sessions by their key."""
+        return {session.key: session for session in self.sessions}
 
     @property
     def has_operations(self) -> bool:
@@ -49,13 +80,19 @@ class Run:
         return self.level != "light"
 
 
-def build(tables: Tables) -> Run:
-    """The model of a trace."""
+def build(tables: Tables, align_clocks: bool = True) -> Run:
+    """The model of a trace; the clocks of its hosts are set to one if they are to."""
     written = scan_writers(tables)
     processes = build_processes(tables, written)
-    by_instance = {process.instance: process for process in processes}
     operations = build_operations(tables)
+    clocks: list[ClockLink] = []
+    if align_clocks:
+        aligned, clocks = synchronise(tables, processes, operations)
+        if aligned is not tables:
+            return replace(build(aligned, align_clocks=False), clocks=clocks)
+    by_instance = {process.instance: process for process in processes}
     owners = find_owners(tables, operations)
+    deferred = never_posted(operations)
     sessions = build_sessions(tables, operations, by_instance, owners)
     loss = build_loss(tables, by_instance, written)
     ends = state_ends(sessions)
@@ -75,8 +112,10 @@ def build(tables: Tables) -> Run:
         sessions=sessions,
         operations=operations,
         latency=build_latency(operations),
-        pairing=build_pairing(operations),
+        never_posted=deferred,
+        pairing=build_pairing(operations, deferred),
         loss=loss,
+        clocks=clocks,
         states=intervals("session_state", "state"),
         phases=intervals("session_phase", "phase"),
     )

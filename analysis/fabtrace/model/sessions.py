@@ -64,6 +64,7 @@ SESSION_EVENTS = (
 class Session:
     """One end of a session.
 
+    open_ns     when its worker got it, None if that is not in the trace
     start_ns    when payload could flow (`session_start`), None if that is not in the trace
     close_ns    when it ended, None if that is not in the trace
     begin_ns, last_ns   its first and last event
@@ -86,6 +87,7 @@ class Session:
     payload_bytes: int
     elapsed_ns: int | None
     handshake_ns: int | None
+    open_ns: int | None
     start_ns: int | None
     close_ns: int | None
     begin_ns: int
@@ -192,6 +194,20 @@ def count_operations(operations: Operations, tables: Tables) -> dict[str, dict[i
     }
 
 
+def address_book(tables: Tables) -> dict[int, dict[str, str]]:
+    """The addresses of each session, by its key and their kind."""
+    known, table = catalogue.load(), tables["session_address"]
+    # They are repeated every second: only the last one of a kind is looked at.
+    cells = (session_keys(table) << 3) | table["address_kind"]
+    newest = table.rows(np.array(sorted(last_rows(cells).values()), np.int64))
+    book: dict[int, dict[str, str]] = {}
+    for key, kind, address in zip(
+        session_keys(newest).tolist(), newest["address_kind"].tolist(), newest["address"]
+    ):
+        book.setdefault(key, {})[known.label("address_kind", kind)] = address
+    return book
+
+
 class Lookups:
     """The rows of the descriptive events by session."""
 
@@ -202,14 +218,17 @@ class Lookups:
             event: last_rows(session_keys(tables[event]))
             for event in ("session_open", "session_start", "session_count", "session_close")
         }
+        opened = tables["session_open"]
+        start = self.catalogue.code("cause", "start")
+        self.opened = {
+            key: time
+            for key, time, cause in zip(
+                session_keys(opened).tolist(), opened.times.tolist(), opened["cause"].tolist()
+            )
+            if cause == start
+        }
         self.errors = counts(session_keys(tables["error"]))
-        self.addresses: dict[int, dict[str, str]] = {}
-        table = tables["session_address"]
-        for key, kind, address in zip(
-            session_keys(table).tolist(), table["address_kind"].tolist(), table["address"]
-        ):
-            label = self.catalogue.label("address_kind", kind)
-            self.addresses.setdefault(key, {})[label] = address
+        self.addresses = address_book(tables)
 
     def value(self, event: str, key: int, column: str) -> int | None:
         """A column of the last such event of a session; None if there is none."""
@@ -257,6 +276,7 @@ class Lookups:
             payload_bytes=counters["payload_bytes"] if payload_bytes is None else payload_bytes,
             elapsed_ns=self.elapsed(key),
             handshake_ns=self.value("session_start", key, "handshake_ns"),
+            open_ns=self.opened.get(key),
             start_ns=self.time("session_start", key),
             close_ns=self.time("session_close", key),
             begin_ns=span[0],

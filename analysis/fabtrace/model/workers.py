@@ -14,6 +14,9 @@ from fabtrace.model.keys import counts, last_rows, session_keys, split, worker_k
 from fabtrace.model.processes import Process
 from fabtrace.tables import Table, Tables
 
+# What `load` counts from a worker's start, and Worker has.
+LOAD_COUNTERS = ("busy_ns", "idle_ns", "asleep_ns", "cpu_time_ns", "loops", "contexts")
+
 AVERAGE_ONE = 256  # average_fp8 has 8 fraction bits
 
 
@@ -77,10 +80,7 @@ def build_workers(tables: Tables, processes: Mapping[int, Process]) -> list[Work
     for key in sorted(keys, key=lambda key: (order[split(key)[0]], split(key)[1])):
         instance, number = split(key)
         row = load_rows.get(key)
-        totals = {
-            name: 0 if row is None else int(load[name][row])
-            for name in ("busy_ns", "idle_ns", "asleep_ns", "cpu_time_ns", "loops", "contexts")
-        }
+        totals = {name: 0 if row is None else int(load[name][row]) for name in LOAD_COUNTERS}
         about = describe(described, described_rows.get(key))
         counted = migrations.get(key, 0)
         if key in stats_rows:

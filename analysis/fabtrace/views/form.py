@@ -7,6 +7,7 @@ import argparse
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,6 +58,24 @@ def make_table(*headers: str, left: Sequence[str] = ()) -> Table:
         else:
             table.add_column(header, justify="right", overflow="fold")
     return table
+
+
+def bold(text: str) -> Text:
+    """A text that stands out."""
+    return Text(text, style="bold")
+
+
+def paragraph(
+    console: Console, text: str, first: str = "", rest: str = "", style: str = ""
+) -> None:
+    """Words, folded at the width; `first` and `rest` stand before the first line and the others."""
+    for line in textwrap.wrap(text, console.width, initial_indent=first, subsequent_indent=rest):
+        show(console, Text(line, style=style))
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Lines of at most so many columns; at least one."""
+    return textwrap.wrap(text, max(width, 20)) or [""]
 
 
 def heading(console: Console, text: str) -> None:
@@ -132,6 +151,18 @@ def shares(parts: dict[str, float], most: int = 3) -> str:
     """The largest parts of a whole: `memory 61% provider 30%`. What rounds to 0 is left out."""
     ordered = sorted(parts.items(), key=lambda item: -item[1])[:most]
     return " ".join(f"{name} {100 * part:.0f}%" for name, part in ordered if part >= 0.005)
+
+
+def cpu_list(cpus: list[int]) -> str:
+    """Processors as ranges: 0-3,6."""
+    parts: list[list[int]] = []
+    for cpu in cpus:
+        if parts and cpu == parts[-1][-1] + 1:
+            parts[-1].append(cpu)
+        else:
+            parts.append([cpu])
+    ranges = [str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts]
+    return ",".join(ranges) or UNKNOWN
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:

@@ -3,21 +3,39 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from fabtrace.model import Run, build
 from fabtrace.reader import read
+from fabtrace.tables import Tables
 
 
-def load_run(folder: str) -> Run:
-    """Read a trace and build its model."""
+def add_load_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say how a trace is taken."""
+    parser.add_argument(
+        "--no-clock-sync",
+        action="store_true",
+        help="take the hosts' clocks as they are; by default the offset and drift between hosts that "
+        "the messages show is taken out",
+    )
+
+
+def load_run(folder: str, options: argparse.Namespace | None = None) -> Run:
+    """Read a trace, align its hosts' clocks, and build its model."""
+    tables = load_tables(folder)
+    return build(tables, align_clocks=not (options is not None and options.no_clock_sync))
+
+
+def load_tables(folder: str) -> Tables:
+    """Read a trace."""
     if not sys.stderr.isatty():
-        return build(read(folder))
+        return read(folder)
 
     def show(events: int) -> None:
         print(f"\rfabtrace: reading {folder}: {events:,} events", end="", file=sys.stderr)
 
     try:
-        return build(read(folder, progress=show))
+        return read(folder, progress=show)
     finally:
         print("\r\033[K", end="", file=sys.stderr)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 
-from fabtrace.views.form import add_output_options, make_console, print_json
-from fabtrace.views.load import load_run
+from fabtrace.model import Run
 from fabtrace.views.report_document import make_report
 from fabtrace.views.report_text import print_report
+from fabtrace.views.view import Document, View
 
 DESCRIPTION = """\
 Sum up a trace: the processes; each session with its bytes, throughput and operations; what sessions
@@ -23,25 +23,17 @@ examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `report` to the command line."""
-    parser = subparsers.add_parser(
-        "report",
-        help="sum up a trace: sessions, workers, latencies, losses",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
-    add_output_options(parser)
-    parser.set_defaults(run=run)
+def make(run: Run, options: argparse.Namespace) -> Document:
+    """The document."""
+    return make_report(run)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the report."""
-    report = make_report(load_run(options.folder))
-    if options.json:
-        print_json(report)
-    else:
-        print_report(make_console(options.width), report)
-    return 0
+VIEW = View(
+    name="report",
+    help="sum up a trace: sessions, workers, latencies, losses",
+    description=DESCRIPTION,
+    epilog=EPILOG,
+    make=make,
+    show=print_report,
+)
+add_parser = VIEW.add_parser

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fabtrace import catalogue
 from fabtrace.model import Run
+from fabtrace.model.clocks import ClockLink
 from fabtrace.model.keys import NO_SESSION, WRITER_THREADS, session_keys, split, thread_name
 from fabtrace.model.latency import DEFINITION, PERCENTS, KindLatency, Summary
 from fabtrace.model.processes import Process
@@ -32,6 +35,8 @@ def make_report(run: Run) -> Document:
         "version": VERSION,
         "trace": trace_part(run),
         "processes": [process_row(process, run) for process in run.processes],
+        "runs": run_rows(run),
+        "clocks": [clock_row(link) for link in run.clocks],
         "sessions": [session_row(session, run) for session in run.sessions],
         "totals": [total_row(role, run) for role in sorted({s.role for s in run.sessions})],
         "workers": [worker_row(worker) for worker in run.workers],
@@ -58,6 +63,47 @@ def trace_part(run: Run) -> Document:
         "begin_ns": run.begin_ns,
         "end_ns": run.end_ns,
         "duration_s": (run.end_ns - run.begin_ns) / 1e9,
+    }
+
+
+def run_rows(run: Run) -> list[Document]:
+    """The runs in the trace: processes that share a run id. Those without one are a run together."""
+    rows: dict[int, Document] = {}
+    for process in run.processes:
+        row = rows.setdefault(
+            process.run_id,
+            {
+                "run_id": f"{process.run_id:016x}",
+                "processes": [],
+                "hosts": [],
+                "begin_s": (process.begin_ns - run.begin_ns) / 1e9,
+                "end_s": 0.0,
+            },
+        )
+        row["processes"].append(process.label)
+        row["hosts"] = sorted({*row["hosts"], process.hostname})
+        row["begin_s"] = min(row["begin_s"], (process.begin_ns - run.begin_ns) / 1e9)
+        row["end_s"] = max(row["end_s"], (process.last_ns - run.begin_ns) / 1e9)
+    return list(rows.values())
+
+
+def clock_row(link: ClockLink) -> Document:
+    """What is known of a clock against another."""
+    skew = link.skew
+    finite = skew is not None and np.isfinite(skew.bound_ns).all()
+    return {
+        "clock": link.clock,
+        "against": link.against,
+        "applied": link.applied,
+        "messages_to_clock": link.messages[0],
+        "messages_from_clock": link.messages[1],
+        "offset_us": None if skew is None else (skew.base_ns + skew.offset_ns) / 1e3,
+        "at_ns": None if skew is None else skew.origin_ns,
+        "drift_ppm": None if skew is None else skew.drift * 1e6,
+        "margin_us": None if skew is None else skew.margin_ns / 1e3,
+        "bound_us": max(skew.bound_ns) / 1e3 if skew is not None and finite else None,
+        "bound_at_begin_us": skew.bound_ns[0] / 1e3 if skew is not None and finite else None,
+        "bound_at_end_us": skew.bound_ns[1] / 1e3 if skew is not None and finite else None,
     }
 
 
@@ -206,8 +252,9 @@ def loss_part(run: Run) -> Document:
         process = processes[writer // WRITER_THREADS]
         return {"process": process.label, "thread": thread_name(writer)}
 
+    rows = [row for row in run.loss.rows if row.writer // WRITER_THREADS in processes]
     return {
-        "lost_events": run.loss.total,
+        "lost_events": sum(row.total for row in rows),
         "rows": [
             {
                 **name(row.writer),
@@ -218,9 +265,13 @@ def loss_part(run: Run) -> Document:
                 "lost_at_end": row.tail,
                 "first_gap_s": None if row.gap_ns is None else (row.gap_ns - run.begin_ns) / 1e9,
             }
-            for row in run.loss.rows
+            for row in rows
         ],
-        "threads_without_end": [name(writer) for writer in run.loss.open_writers],
+        "threads_without_end": [
+            name(writer)
+            for writer in run.loss.open_writers
+            if writer // WRITER_THREADS in processes
+        ],
         "tracer_reports": [
             {"stream": hint.stream, "count": hint.count} for hint in run.tables.discarded
         ],
@@ -254,6 +305,8 @@ def error_rows(run: Run) -> list[Document]:
     rows = []
     for row, key in enumerate(session_keys(table).tolist()):
         instance, session = split(key)
+        if instance not in run.by_instance:
+            continue
         rows.append(
             {
                 "process": run.by_instance[instance].label,

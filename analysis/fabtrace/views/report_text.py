@@ -21,6 +21,8 @@ PERCENT_KEYS = ("p50_us", "p90_us", "p99_us", "p99.9_us", "max_us")
 def print_report(console: Console, report: Row) -> None:
     """Print a report document."""
     print_processes(console, report)
+    print_runs(console, report)
+    print_clocks(console, report)
     print_sessions(console, report)
     print_waits(console, report)
     print_workers(console, report)
@@ -57,6 +59,41 @@ def print_processes(console: Console, report: Row) -> None:
         if row["command_line"]:
             line = Text(f"{row['process']}: {row['command_line']}", style="dim")
             form.show(console, line, cut=True)
+
+
+def print_runs(console: Console, report: Row) -> None:
+    """Which processes belong together, if there are several runs."""
+    if len(report["runs"]) < 2:
+        return
+    form.heading(console, "Runs: processes that share a run id (--process shows one alone)")
+    table = form.make_table("run id", "from s", "to s", "processes", left=("run id", "processes"))
+    for row in report["runs"]:
+        known = row["run_id"].strip("0")
+        table.add_row(
+            row["run_id"] if known else "not known", form.seconds(row["begin_s"]),
+            form.seconds(row["end_s"]), ", ".join(row["processes"]),
+        )  # fmt: skip
+    form.show(console, table)
+
+
+def print_clocks(console: Console, report: Row) -> None:
+    """How clocks were found to differ."""
+    if not report["clocks"]:
+        return
+    form.heading(console, "Clocks (offset at the first message; the truth is within ± bound)")
+    table = form.make_table(
+        "clock", "against", "offset µs", "drift ppm", "± µs", "messages", "taken out",
+        left=("clock", "against", "taken out"),
+    )  # fmt: skip
+    for row in report["clocks"]:
+        number = row["messages_to_clock"] + row["messages_from_clock"]
+        offset, drift = row["offset_us"], row["drift_ppm"]
+        table.add_row(
+            row["clock"], row["against"], form.UNKNOWN if offset is None else f"{offset:,.1f}",
+            form.UNKNOWN if drift is None else f"{drift:.2f}", form.micros(row["bound_us"]),
+            form.count(number), "yes" if row["applied"] else "no",
+        )  # fmt: skip
+    form.show(console, table)
 
 
 def print_sessions(console: Console, report: Row) -> None:
@@ -131,40 +168,33 @@ def print_workers(console: Console, report: Row) -> None:
     if not report["workers"]:
         return
     form.heading(console, "Workers (util: busy share of wall time; load: mean contexts a loop)")
+    form.show(console, worker_table(report["workers"]))
+    if any(row["wait_mode"] == "poll_fallback" for row in report["workers"]):
+        form.show(console, Text("poll*: the provider has no wait descriptor", style="dim"))
+
+
+def worker_table(rows: list[Row]) -> Table:
+    """A row a worker."""
     table = form.make_table(
         "process", "wk", "tid", "pin", "CPU", "wait", "sessions", "wall s", "util", "idle", "asleep",
         "load", "migr", left=("process", "CPU", "wait"),
     )  # fmt: skip
-    for row in report["workers"]:
+    for row in rows:
         pinned = form.UNKNOWN if row["pinned_cpu"] is None else str(row["pinned_cpu"])
         average = row["load_average"]
         table.add_row(
             row["process"], str(row["worker"]), str(row["tid"]), pinned,
-            cpu_list(row["cpus"]), row["wait_mode"].replace("_fallback", "*"),
+            form.cpu_list(row["cpus"]), row["wait_mode"].replace("_fallback", "*"),
             str(row["sessions"]), form.seconds(row["wall_s"]),
             share(row["utilisation"]), share(row["idle_share"]), share(row["asleep_share"]),
             form.UNKNOWN if average is None else f"{average:.2f}", str(row["migrations"]),
         )  # fmt: skip
-    form.show(console, table)
-    if any(row["wait_mode"] == "poll_fallback" for row in report["workers"]):
-        form.show(console, Text("poll*: the provider has no wait descriptor", style="dim"))
+    return table
 
 
 def share(value: float | None) -> str:
     """A share of 0 to 1."""
     return form.UNKNOWN if value is None else f"{value:.3f}"
-
-
-def cpu_list(cpus: list[int]) -> str:
-    """Processors as ranges: 0-3,6."""
-    parts: list[list[int]] = []
-    for cpu in cpus:
-        if parts and cpu == parts[-1][-1] + 1:
-            parts[-1].append(cpu)
-        else:
-            parts.append([cpu])
-    ranges = [str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts]
-    return ",".join(ranges) or form.UNKNOWN
 
 
 def print_latency(console: Console, report: Row) -> None:

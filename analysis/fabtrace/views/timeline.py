@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import argparse
-import re
-from dataclasses import dataclass
 
 from fabtrace.errors import EXIT_USAGE, FabtraceError
-from fabtrace.model import Run
 from fabtrace.model.sessions import Session
 from fabtrace.views.form import add_output_options, make_console, print_json
-from fabtrace.views.load import load_run
+from fabtrace.views.load import add_load_options, load_run
+from fabtrace.views.select import (
+    Selector,
+    add_process_option,
+    add_session_option,
+    add_time_options,
+    of_process,
+    what_there_is,
+)
 from fabtrace.views.timeline_document import make_overview, make_timelines
 from fabtrace.views.timeline_text import print_overview, print_timelines
 
@@ -30,16 +35,7 @@ examples:
   fabtrace timeline run --session 0 --events --begin 12ms --limit 50
 """
 
-UNITS = {"": 1_000, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "ns": 1}
 DEFAULT_LIMIT = 200
-
-
-@dataclass(frozen=True)
-class Selector:
-    """What --session says: a process label or none, and a number."""
-
-    process: str | None
-    number: int
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,30 +48,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
-    parser.add_argument(
-        "--session",
-        type=session_option,
-        metavar="[PROCESS:]N",
-        help="session number N, both ends; with PROCESS (get, put, put1, ...) only that end",
-    )
-    parser.add_argument(
-        "--process", metavar="PROCESS", help="only this process: its name in the report, or its pid"
-    )
+    add_session_option(parser)
+    add_process_option(parser)
     parser.add_argument(
         "--slices", type=slices_option, default=20, metavar="N", help="slices of time (default 20)"
     )
     parser.add_argument(
         "--events", action="store_true", help="list the session's events too, one a line"
     )
-    parser.add_argument(
-        "--begin",
-        type=time_option,
-        metavar="TIME",
-        help="with --events: from this time on; µs since the session's begin, or 12ms, 1.5s",
-    )
-    parser.add_argument(
-        "--end", type=time_option, metavar="TIME", help="with --events: up to this time"
-    )
+    add_time_options(parser.add_argument_group("with --events"), "the session's begin")
     parser.add_argument(
         "--limit",
         type=limit_option,
@@ -83,24 +64,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="N",
         help=f"with --events: at most N events, 0 for all (default {DEFAULT_LIMIT})",
     )
+    add_load_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
-
-
-def session_option(text: str) -> Selector:
-    """--session: 3, put:3."""
-    found = re.fullmatch(r"(?:([a-z]+[0-9]*):)?([0-9]{1,9})", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no session; give a number, or put:0, get:3")
-    return Selector(found[1], int(found[2]))
-
-
-def time_option(text: str) -> int:
-    """--begin, --end: a time in µs or with a unit, as ns."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ns|us|µs|ms|s)?", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; give µs, or 12ms, 1.5s")
-    return round(float(found[1]) * UNITS[found[2] or ""])
 
 
 def slices_option(text: str) -> int:
@@ -126,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         raise FabtraceError("--events needs --session: which one's events?", EXIT_USAGE)
     if options.limit is None:
         options.limit = DEFAULT_LIMIT
-    model = load_run(options.folder)
+    model = load_run(options.folder, options)
     sessions = of_process(model, options.process)
     console = make_console(options.width)
     if options.session is None:
@@ -136,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             print_overview(console, overview)
         return 0
-    document = make_timelines(model, select(sessions, options.session), options)
+    document = make_timelines(model, group_ends(sessions, options.session), options)
     if options.json:
         print_json(document)
     else:
@@ -144,18 +110,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def of_process(run: Run, process: str | None) -> list[Session]:
-    """The sessions of one process, given by its label or pid; all without one."""
-    if process is None:
-        return run.sessions
-    known = [p for p in run.processes if process in (p.label, str(p.pid))]
-    if not known:
-        names = ", ".join(f"{p.label} (pid {p.pid})" for p in run.processes)
-        raise FabtraceError(f"--process {process}: not in the trace, which has {names}")
-    return [session for session in run.sessions if session.process in known]
-
-
-def select(sessions: list[Session], selector: Selector) -> list[list[Session]]:
+def group_ends(sessions: list[Session], selector: Selector) -> list[list[Session]]:
     """Groups of sessions to show, each the two ends of one, or one end; put's end first.
 
     Numbers count in each process for itself, so a plain number may mean several.
@@ -163,12 +118,10 @@ def select(sessions: list[Session], selector: Selector) -> list[list[Session]]:
     wanted = [
         session
         for session in sessions
-        if session.number == selector.number
-        and selector.process in (None, session.process.label, session.role)
+        if selector.matches(session.process.label, session.role, session.number)
     ]
     if not wanted:
-        asked = f"{selector.process}:" if selector.process else ""
-        raise FabtraceError(f"--session {asked}{selector.number}: {what_there_is(sessions)}")
+        raise FabtraceError(f"--session {selector}: {what_there_is(sessions)}")
     if selector.process is not None:
         return [[session] for session in wanted]
     groups: list[list[Session]] = []
@@ -179,14 +132,3 @@ def select(sessions: list[Session], selector: Selector) -> list[list[Session]]:
         ends = [session] if peer is None else [session, peer]
         groups.append(sorted(ends, key=lambda end: end.role, reverse=True))
     return groups
-
-
-def what_there_is(sessions: list[Session]) -> str:
-    """The sessions that one may ask for, briefly."""
-    if not sessions:
-        return "the trace has no session"
-    parts = []
-    for label in dict.fromkeys(session.process.label for session in sessions):
-        numbers = [s.number for s in sessions if s.process.label == label]
-        parts.append(f"{label}:{numbers[0]} to {label}:{numbers[-1]}")
-    return "there is no such session; the trace has " + ", ".join(parts)
