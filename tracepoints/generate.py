@@ -161,8 +161,68 @@ def lttng_field(name: str, kind: str, arg: str) -> str:
     return f"lttng_ust_field_integer({C_TYPES[kind]}, {name}, {arg})"
 
 
+# LTTng's macros write field by field, each by a call through a pointer. Where its buffers are not
+# aligned (x86, aarch64), fields without a variable length are put together on the stack and written
+# at once: the same bytes, for a third less time. `lttng_ust__get_dynamic_len` is defined only while
+# the functions are made that write events; without it, or with alignment, the macros are left alone.
+PACKING = """\
+/* Write an event's fields at once; see generate.py. */
+#if defined(lttng_ust__get_dynamic_len) && !defined(LTTNG_UST_RING_BUFFER_NATURAL_ALIGN)
+#undef lttng_ust__field_unused
+#define lttng_ust__field_unused(_src) FABT_PACK_##_src
+#undef FABT_PACK_writer
+#define FABT_PACK_writer unsigned char fabt_bytes[FABT_PACKED_MAX], *fabt_at = fabt_bytes;
+#undef FABT_PACK_seq
+#define FABT_PACK_seq \\
+    __chan->ops->event_write(&__ctx, fabt_bytes, (size_t)(fabt_at - fabt_bytes), 1);
+#undef lttng_ust__field_integer_ext
+#define lttng_ust__field_integer_ext(_type, _item, _src, ...) \\
+    {                                                         \\
+        const _type fabt_value = (_type)(_src);               \\
+        memcpy(fabt_at, &fabt_value, sizeof(fabt_value));     \\
+        fabt_at += sizeof(fabt_value);                        \\
+    }
+#endif
+"""
+
+C_SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "hex64": 8, "i32": 4, "i64": 8}
+
+
+def packed_size(catalogue: Catalogue, event: dict[str, Any]) -> int | None:
+    """Bytes of an event, or None if they vary."""
+    kinds = [kind for _, kind, _ in catalogue["common"]["fields"] + event["fields"]]
+    if {"text", "bytes", "list64"} & set(kinds):
+        return None
+    return sum(C_SIZES.get(kind, 1) for kind in kinds)
+
+
+def lttng_event(catalogue: Catalogue, event: dict[str, Any], packed: bool) -> Iterator[str]:
+    """LTTng's definition of an event. What is packed begins and ends with a field that only the
+    packing sees."""
+    name = event["name"]
+    yield f"LTTNG_UST_TRACEPOINT_EVENT(fabt, {name},"
+    yield (
+        "    LTTNG_UST_TP_ARGS(uint32_t, writer, uint64_t, seq, "
+        f"const struct fabt_ev_{name} *, e),"
+    )
+    yield "    LTTNG_UST_TP_FIELDS("
+    if packed:
+        yield "        lttng_ust_field_unused(writer)"
+    for field, kind, _ in catalogue["common"]["fields"]:
+        yield f"        {lttng_field(field, kind, field)}"
+    for field, kind, _ in event["fields"]:
+        yield f"        {lttng_field(field, kind, f'e->{field}')}"
+    if packed:
+        yield "        lttng_ust_field_unused(seq)"
+    yield "    ))"
+    level = f"LTTNG_UST_TRACEPOINT_LOGLEVEL_{event['level']}"
+    yield f"LTTNG_UST_TRACEPOINT_LOGLEVEL(fabt, {name}, {level})"
+    yield ""
+
+
 def make_provider(catalogue: Catalogue) -> str:
     """LTTng-UST tracepoint definitions."""
+    sizes = {event["name"]: packed_size(catalogue, event) for event in catalogue["events"]}
     out = [
         "/* SPDX-License-Identifier: BSD-3-Clause",
         " * Made by generate.py from catalogue.toml: change that. */",
@@ -174,7 +234,9 @@ def make_provider(catalogue: Catalogue) -> str:
         "#define FABT_TP_H",
         "#include <lttng/tracepoint.h>",
         "#include <stdint.h>",
+        "#include <string.h>",
         '#include "fabt_events.h"',
+        f"#define FABT_PACKED_MAX {max(size or 0 for size in sizes.values())}",
         "",
     ]
     used = {
@@ -193,22 +255,12 @@ def make_provider(catalogue: Catalogue) -> str:
         ]
         out += ["))", ""]
     for event in catalogue["events"]:
-        name = event["name"]
-        out += [
-            f"LTTNG_UST_TRACEPOINT_EVENT(fabt, {name},",
-            "    LTTNG_UST_TP_ARGS(uint32_t, writer, uint64_t, seq, "
-            f"const struct fabt_ev_{name} *, e),",
-            "    LTTNG_UST_TP_FIELDS(",
-        ]
-        fields = [
-            lttng_field(field, kind, field) for field, kind, _ in catalogue["common"]["fields"]
-        ] + [lttng_field(field, kind, f"e->{field}") for field, kind, _ in event["fields"]]
-        out += [f"        {field}" for field in fields]
-        out += [
-            "    ))",
-            f"LTTNG_UST_TRACEPOINT_LOGLEVEL(fabt, {name}, LTTNG_UST_TRACEPOINT_LOGLEVEL_{event['level']})",
-            "",
-        ]
+        if sizes[event["name"]] is None:
+            out += lttng_event(catalogue, event, packed=False)
+    out.append(PACKING)
+    for event in catalogue["events"]:
+        if sizes[event["name"]] is not None:
+            out += lttng_event(catalogue, event, packed=True)
     out += ["#endif", "#include <lttng/tracepoint-event.h>", ""]
     return "\n".join(out)
 
