@@ -229,6 +229,7 @@ static int set_up(struct engine *engine, struct failure *failure)
         return failure_set(failure, -ENOMEM, "no memory for %u sessions", options->local_sessions);
     engine->workers_count = workers;
     engine_trace_process(engine, FABT_CAUSE_START);
+    state_dump_start(&engine->dump, clock_now(), FABT_TRACE_ENABLED(process));
     engine_trace_infos(engine);
     rc = choose_cpus(engine, failure);
     if (rc == 0)

@@ -10,6 +10,7 @@
 #include "options.h"
 #include "progress.h"
 #include "session.h"
+#include "state_dump.h"
 #include "watchdog.h"
 #include "worker.h"
 
@@ -41,7 +42,7 @@ struct engine {
     atomic_bool cancel;
     int signal; /* that cancelled the run, or 0 */
     uint64_t cancel_ns;
-    uint64_t next_dump_ns;
+    struct state_dump dump;
     struct progress progress;
     struct watchdog watchdog;
     struct heartbeat heartbeat; /* the main thread's */

@@ -5,10 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-
-#define DUMP_NS NS_PER_S
-
 void engine_trace_process(const struct engine *engine, uint8_t cause)
 {
     const struct options *options = engine->options;
@@ -76,11 +72,8 @@ void engine_trace_listening(const struct engine *engine, uint8_t cause)
 
 void engine_trace_state_dump(struct engine *engine, uint64_t now)
 {
-    if (engine->next_dump_ns == 0)
-        engine->next_dump_ns = now + DUMP_NS; /* all was told at the start */
-    if (now < engine->next_dump_ns)
+    if (!state_dump_due(&engine->dump, now, FABT_TRACE_ENABLED(process)))
         return;
-    engine->next_dump_ns = now + DUMP_NS;
     engine_trace_process(engine, FABT_CAUSE_STATE_DUMP);
     engine_trace_params(engine, FABT_CAUSE_STATE_DUMP);
     engine_trace_listening(engine, FABT_CAUSE_STATE_DUMP);

@@ -42,19 +42,20 @@ static void trace_address(int32_t session, uint8_t cause, uint8_t kind,
                .address = text);
 }
 
-static void trace_open(const struct session *session, uint8_t cause)
+static void trace_open(const struct session *session, uint8_t cause, uint64_t now)
 {
     FABT_TRACE(session_open, .cause = cause, .session = session->number, .worker = session->worker,
                .wire_id = session->wire_id, .peer_pid = session->peer_pid,
                .run_id = session->run_id, .workload = session->workload.kind,
-               .total_bytes = session->workload.total_bytes);
+               .total_bytes = session->workload.total_bytes, .phase = session->phase,
+               .state = session->state, .age_ns = now - session->given_ns);
 }
 
-void session_trace_state_dump(const struct session *session)
+void session_trace_state_dump(const struct session *session, uint64_t now)
 {
     const uint8_t cause = FABT_CAUSE_STATE_DUMP;
 
-    trace_open(session, cause);
+    trace_open(session, cause, now);
     trace_address((int32_t)session->number, cause, FABT_ADDRESS_KIND_LOCAL,
                   &session->endpoint.address);
     if (session->phase >= FABT_PHASE_TRANSFER)
@@ -231,7 +232,7 @@ void session_begin(struct session *session, const struct session_host *host, uin
     session->activity = host->activity;
     begin_service(session);
     session->retry = true;
-    trace_open(session, FABT_CAUSE_START);
+    trace_open(session, FABT_CAUSE_START, now);
     session_enter(session, FABT_PHASE_SETUP);
     FABT_TRACE(session_state, .session = session->number, .state = FABT_STATE_SETUP);
     session->state = FABT_STATE_SETUP;

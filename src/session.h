@@ -144,7 +144,7 @@ void session_service(struct session *session, uint64_t now);
 void session_check_time(struct session *session, uint64_t now);
 void session_cancel(struct session *session, uint64_t now);
 void session_window_end(struct session *session); /* of the worker's load */
-void session_trace_state_dump(const struct session *session);
+void session_trace_state_dump(const struct session *session, uint64_t now);
 
 /* Close its endpoint, if it was kept, and give everything back. Returns what leaked. */
 unsigned session_release(struct session *session);

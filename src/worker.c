@@ -24,7 +24,6 @@ enum {
 #define BACKOFF_MIN_NS (20 * NS_PER_US)
 #define BACKOFF_MAX_NS NS_PER_MS
 #define CHECK_NS (10 * NS_PER_MS)
-#define DUMP_NS NS_PER_S
 
 /* ---- start ---- */
 
@@ -357,12 +356,11 @@ static void trace_worker(const struct worker *worker, uint8_t cause)
 /* Who is who, for traces that started late. */
 static void state_dump(struct worker *worker, uint64_t now)
 {
-    if (now < worker->next_dump_ns)
+    if (!state_dump_due(&worker->dump, now, FABT_TRACE_ENABLED(worker)))
         return;
-    worker->next_dump_ns = now + DUMP_NS;
     trace_worker(worker, FABT_CAUSE_STATE_DUMP);
     for (struct session *session = worker->sessions; session != NULL; session = session->next)
-        session_trace_state_dump(session);
+        session_trace_state_dump(session, now);
 }
 
 static void window_end(struct worker *worker, uint64_t now)
@@ -492,7 +490,7 @@ static void run(struct worker *worker)
     uint64_t now = clock_now();
 
     worker->backoff_ns = BACKOFF_MIN_NS;
-    worker->next_dump_ns = now + DUMP_NS;
+    state_dump_start(&worker->dump, now, FABT_TRACE_ENABLED(worker));
     load_start(&worker->load, now);
     load_check_cpu(&worker->load, worker->config.index);
     while (!may_stop(worker)) {

@@ -14,6 +14,7 @@
 #include "buffer.h"
 #include "load.h"
 #include "session.h"
+#include "state_dump.h"
 #include "watchdog.h"
 
 struct worker_config {
@@ -60,7 +61,7 @@ struct worker {
     uint64_t idle_since_ns; /* 0: not idle */
     uint64_t backoff_ns;
     uint64_t next_check_ns; /* of sessions' time limits */
-    uint64_t next_dump_ns;  /* of the state dump */
+    struct state_dump dump;
 };
 
 /* Open the queue and start the thread. On failure nothing is left behind. */

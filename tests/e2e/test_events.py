@@ -10,12 +10,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import bt2
 import oracle
 import pytest
 from lttng_private import PrivateLttng, Unavailable
 from world import SECONDS, World
+
+from fabtrace import catalogue
 
 PATTERN_BYTES = 76
 TOTAL = 300 * PATTERN_BYTES
@@ -195,3 +198,198 @@ def test_a_stopped_put_stalls_get(daemon_world: World, tmp_path: Path, wait: lis
         # Its own messages may not get through either: the provider then defers them.
         assert stall["session"] == 0 and stall["state"] in ("peer", "deferred")
         assert stall["idle_ns"] >= 60_000_000
+
+
+SIZES = {"u8": 8, "u16": 16, "u32": 32, "u64": 64, "hex64": 64, "i32": 32, "i64": 64}
+
+
+def declared_events(trace: Path) -> dict[str, Any]:
+    """Babeltrace's event classes, by name."""
+    (folder,) = oracle.metadata_folders(trace)
+    for message in bt2.TraceCollectionMessageIterator(folder):
+        if type(message) is bt2._StreamBeginningMessageConst:
+            return {event.name: event for event in message.stream.cls.values()}
+    raise AssertionError("no stream")
+
+
+def declared_field(kind: str, field: Any, enums: dict[str, tuple[str, ...]]) -> None:
+    """A field of the trace is what the catalogue says."""
+    if kind == "text":
+        assert isinstance(field, bt2._StringFieldClassConst)
+    elif kind in ("bytes", "list64"):
+        assert field.element_field_class.field_value_range == 8 if kind == "bytes" else 64
+    elif kind.startswith("enum."):
+        assert field.field_value_range == 8
+        labels = {label: mapping.ranges for label, mapping in field.items()}
+        names = enums[kind.removeprefix("enum.")]
+        assert list(labels) == list(names)
+        for code, name in enumerate(names):
+            assert [(each.lower, each.upper) for each in labels[name]] == [(code, code)]
+    else:
+        assert field.field_value_range == SIZES[kind]
+        signed = isinstance(field, bt2._SignedIntegerFieldClassConst)
+        assert signed == kind.startswith("i")
+        assert (field.preferred_display_base == 16) == (kind == "hex64")
+
+
+def test_the_trace_declares_the_catalogue(daemon_world: World, tmp_path: Path) -> None:
+    """Each event with its log level, and each of its fields with its type, in order."""
+    with tracing(daemon_world, tmp_path / "trace"):
+        Pair(daemon_world, common(SHM, "--total", str(TOTAL)), []).finish()
+    known = catalogue.load()
+    declared = declared_events(tmp_path / "trace")
+    levels = oracle.declared(tmp_path / "trace")
+    assert declared.keys() == {f"fabt:{name}" for name in known.events}
+    for name, event in known.events.items():
+        assert levels[name] == list(catalogue.LOG_LEVELS).index(event.level), name
+        fields = declared[f"fabt:{name}"].payload_field_class
+        # The length of a sequence is a field of its own.
+        found = [field for field in fields if not field.startswith("__") and field[0] != "_"]
+        names = [field for field in found if not field.endswith("_length")]
+        assert names == [field.name for field in event.fields], name
+        for field in event.fields:
+            declared_field(field.kind, fields[field.name].field_class, known.enums)
+
+
+def test_numbers_have_no_gap(daemon_world: World, tmp_path: Path) -> None:
+    """
+    Description: by writer and name the events count from 0 on, and `emitted` says how many there
+    are; each operation that completes was posted once before, as the same kind.
+    """
+    with tracing(daemon_world, tmp_path / "trace"):
+        Pair(daemon_world, common(TCP, "-n", "2", "--total", str(TOTAL)), ["-g"]).finish()
+    seen: dict[tuple[int, str], int] = {}
+    emitted: dict[tuple[int, str], int] = {}
+    posted: dict[tuple[int, int, int], str] = {}
+    done = set()
+    for event in read(tmp_path / "trace"):
+        key = (event.fields["writer"], event.name)
+        assert event.fields["seq"] == seen.get(key, 0)
+        seen[key] = event.fields["seq"] + 1
+        if event.name == "emitted":
+            emitted[event.fields["writer"], event.fields["event"]] = event.fields["count"]
+        if event.name == "op_post":
+            assert of_op(event) not in posted
+            posted[of_op(event)] = event.fields["kind"]
+        if event.name in ("op_complete", "op_abandon"):
+            assert of_op(event) not in done
+            done.add(of_op(event))
+            if event.fields["kind"] != "fragment":
+                assert posted[of_op(event)] == event.fields["kind"]
+    assert emitted == {key: count for key, count in seen.items() if key[1] != "emitted"}
+    assert done == posted.keys() and len(done) > 1000
+
+
+def check_waits(events: list[Event], put: int, session: int) -> None:
+    """A put's state agrees with the writes and reports that are under way just then."""
+    in_flight = unreported = 0
+    credit = 0
+    seen = set()
+    for event in events:
+        if event.instance != put or event.fields.get("session") != session:
+            continue
+        fields = event.fields
+        kind = fields.get("kind")
+        write = kind in ("write", "fragment")
+        if event.name == "op_post" and write:
+            in_flight += 1
+            credit -= fields["payload_bytes"]
+        elif event.name == "op_complete" and write:
+            in_flight -= 1
+            unreported += fields["payload_bytes"]
+        elif event.name == "op_complete" and kind == "vector_rx":
+            credit += fields["payload_bytes"]
+        elif event.name == "op_post" and kind == "progress_tx":
+            unreported -= fields["payload_bytes"]
+        elif event.name == "session_state":
+            state = fields["state"]
+            seen.add(state)
+            if state == "provider":
+                assert in_flight > 0
+            if state in ("memory", "eof"):
+                assert in_flight == 0 and unreported == 0
+    assert {"setup", "peer", "memory", "provider", "drain", "done"} <= seen
+
+
+@pytest.mark.parametrize("provider", [TCP, SHM])
+def test_states_are_what_a_session_waits_for(
+    daemon_world: World, tmp_path: Path, provider: str
+) -> None:
+    """
+    Description: from its first event to its last a session is in some state, each different from the
+    one before, and what it is said to wait for is what is missing just then. `session_time` tells
+    where the time went; its parts are the session's life.
+    """
+    options = common(provider, "-n", "2", "--total", str(3 * TOTAL))
+    with tracing(daemon_world, tmp_path / "trace", "DEBUG_PROGRAM"):
+        Pair(daemon_world, options, []).finish()
+    events = read(tmp_path / "trace")
+    roles = {e.instance: e.fields["role"] for e in events if e.name == "process"}
+    assert sorted(roles.values()) == ["get", "put"]
+    for instance, role in roles.items():
+        for session in (0, 1):
+            own = [
+                e for e in events if e.instance == instance and e.fields.get("session") == session
+            ]
+            named = {name: [e for e in own if e.name == name] for name in {e.name for e in own}}
+            states = [e.fields["state"] for e in named["session_state"]]
+            assert states[0] == "setup" and states[-1] == "done"
+            assert all(a != b for a, b in zip(states, states[1:]))
+            opened, closed = named["session_open"][0], named["session_close"][0]
+            # Nothing happens to a session before its first state or after its last.
+            before = own[: own.index(named["session_state"][0])]
+            after = own[own.index(named["session_state"][-1]) + 1 :]
+            assert {e.name for e in before} <= {"session_open", "session_phase"}
+            assert {e.name for e in after} <= {"session_close", "session_count", "session_time"}
+            totals = {e.fields["state"]: e.fields for e in named["session_time"]}
+            parts = ("own_ns", "polling_ns", "others_ns", "asleep_ns", "off_cpu_ns")
+            accounted = sum(total[part] for total in totals.values() for part in parts)
+            life = closed.time_ns - opened.time_ns
+            assert abs(accounted - life) <= life / 20 + 20_000_000
+            if role == "put":
+                check_waits(events, instance, session)
+
+
+def check_identified(events: list[Event], sessions: int, workers: int) -> None:
+    """The trace says who everybody is whom its events name."""
+    processes = {e.instance: e.fields for e in events if e.name == "process"}
+    assert sorted(f["role"] for f in processes.values()) == ["get", "put"]
+    assert {e.instance for e in events} == processes.keys()
+    by_role = {fields["role"]: instance for instance, fields in processes.items()}
+    assert all(f["provider"] and f["command_line"] and f["pid"] for f in processes.values())
+    addresses: dict[tuple[str, str], set[str]] = {}
+    for role, instance in by_role.items():
+        own = [e for e in events if e.instance == instance]
+        assert {e.fields["worker"] for e in own if e.name == "worker"} == set(range(workers))
+        opened = {e.fields["session"]: e.fields for e in own if e.name == "session_open"}
+        assert opened.keys() == set(range(sessions))
+        assert {f["cause"] for f in opened.values()} == {"state_dump"}
+        assert {f["phase"] for f in opened.values()} == {"transfer"}
+        assert all(f["age_ns"] > 0 and f["worker"] < workers for f in opened.values())
+        told = {e.fields["session"] for e in own if e.name in ("op_post", "op_complete")}
+        assert told - {LISTENING} <= opened.keys()
+        assert any(e.name == "params" for e in own)
+        for event in own:
+            if event.name == "session_address":
+                key = (role, event.fields["address_kind"])
+                addresses.setdefault(key, set()).add(event.fields["address"])
+    assert len(addresses["get", "listen"]) == 1
+    for one, other in (("get", "put"), ("put", "get")):
+        assert len(addresses[one, "local"]) == sessions
+        assert addresses[one, "local"] == addresses[other, "peer"]
+
+
+@pytest.mark.parametrize("wait", [[], ["-w"]], ids=["poll", "wait"])
+def test_traces_that_start_late(daemon_world: World, tmp_path: Path, wait: list[str]) -> None:
+    """A recording that starts in the middle of a run knows who is who; a second one too."""
+    options = common(TCP, "-c", "-n", "3", "--sessions-per-worker", "2", *wait)
+    stream = ["--workload", "stream", "--size", "4K"]
+    pair = Pair(daemon_world, options, stream)
+    pair.wait_for_work()
+    with tracing(daemon_world, tmp_path / "first", "INFO"):
+        with tracing(daemon_world, tmp_path / "second", "INFO"):
+            # All is told once a second: this much time is the promise.
+            time.sleep(1.5)
+    pair.cancel()
+    for name in ("first", "second"):
+        check_identified(read(tmp_path / name), 3, 2)
