@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from fabtrace import VERSION
 from fabtrace.errors import EXIT_USAGE, FabtraceError
-from fabtrace.record import command
+from fabtrace.record import command, recover
 from fabtrace.views import (
     check,
     export,
@@ -34,6 +34,7 @@ from fabtrace.views import (
 # In the order in which --help shows them.
 COMMANDS = (
     command,
+    recover,
     report,
     why,
     sessions,

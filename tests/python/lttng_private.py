@@ -128,7 +128,11 @@ class PrivateLttng:
             self.command(["cat", f"{path}/lttng-sessiond.pid"]), capture_output=True, text=True
         )
         text = shown.stdout.strip()
-        return int(text) if shown.returncode == 0 and text.isdigit() else None
+        if shown.returncode != 0 or not text.isdigit():
+            return None
+        # A daemon that was killed leaves its file.
+        comm = Path("/proc", text, "comm")
+        return int(text) if comm.exists() and comm.read_text().startswith("lttng-sess") else None
 
     def record(
         self,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fabtrace.errors import FabtraceError
-from fabtrace.record import buffers, command, commands, lttng, processes, tally
+from fabtrace.record import buffers, command, commands, lttng, options, processes, tally
 from fabtrace.record.buffers import GIB, KIB, MIB, Buffers
 from fabtrace.record.signals import Signals
 
@@ -100,11 +100,11 @@ def test_programs_are_looked_up_first(tmp_path: Path) -> None:
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     with pytest.raises(FabtraceError, match="not empty; choose another"):
-        command.check_folder(tmp_path, "t")
+        options.check_folder(tmp_path, "t")
     with pytest.raises(FabtraceError, match="not a folder"):
-        command.check_folder(tmp_path / "x", "t")
+        options.check_folder(tmp_path / "x", "t")
     (tmp_path / "empty").mkdir()
-    command.check_folder(tmp_path / "empty", "t")
+    options.check_folder(tmp_path / "empty", "t")
 
 
 def test_the_folder_goes_when_nothing_came_to_be_in_it(tmp_path: Path) -> None:

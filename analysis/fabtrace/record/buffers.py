@@ -95,7 +95,9 @@ def room_bytes(folder: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def choose(level: str, wanted: Buffers | None, processors: int, room: int) -> tuple[Buffers, str]:
+def choose(
+    level: str, wanted: Buffers | None, processors: int, room: int, where: Path = SHM
+) -> tuple[Buffers, str]:
     """The buffers for a level, and a remark when they had to be smaller than usual.
 
     Half of the room stays free: the shm provider keeps its queues in /dev/shm too.
@@ -108,28 +110,62 @@ def choose(level: str, wanted: Buffers | None, processors: int, room: int) -> tu
     else:
         least = ladder[-1]
         raise FabtraceError(
-            f"{SHM} has {format_size(room)} free, too little for trace buffers of {least} on each of"
-            f" {processors} processors; {_remedy(ladder[0], processors)}"
+            f"{where} has {format_size(room)} free, too little for trace buffers of {least} on each of"
+            f" {processors} processors; {_remedy(ladder[0], processors, where)}"
         )
     if buffers == ladder[0]:
         return buffers, ""
     return buffers, (
-        f"{SHM} has {format_size(room)} free: the trace buffers are {buffers} a processor instead of"
-        f" {ladder[0]} and may lose events; {_remedy(ladder[0], processors)}"
+        f"{where} has {format_size(room)} free: the trace buffers are {buffers} a processor instead of"
+        f" {ladder[0]} and may lose events; {_remedy(ladder[0], processors, where)}"
     )
 
 
-def _remedy(buffers: Buffers, processors: int) -> str:
+def place(
+    level: str, wanted: Buffers | None, processors: int, rings: Path | None, disk: Path
+) -> tuple[Path, Buffers, str]:
+    """In which folder the ring files go, their size, and a remark.
+
+    In memory if it can be. A container's /dev/shm may be too small even for the smallest; rather
+    than refuse, the trace's own disk is used then.
+    """
+    where = rings or SHM
+    try:
+        return where, *choose(level, wanted, processors, room_bytes(where), where)
+    except FabtraceError as error:
+        if rings is not None:
+            raise
+        try:
+            chosen, _ = choose(level, wanted, processors, room_bytes(disk), disk)
+        except FabtraceError:
+            raise error from None
+    return (
+        disk,
+        chosen,
+        (
+            f"{SHM} has {format_size(room_bytes(SHM))} free: the trace buffers are on the disk of the"
+            f" trace, which is slower; {_remedy(chosen, processors, SHM)}"
+        ),
+    )
+
+
+def _remedy(buffers: Buffers, processors: int, where: Path) -> str:
     need = -(-2 * buffers.ring_bytes * processors // MIB)
+    if where != SHM:
+        return f"make room for {need} MiB, or choose another --shm-path"
     return f"`mount -o remount,size={need}M {SHM}` (a container: --shm-size={need}m) makes room"
 
 
-def check_disk(folder: Path, room: int) -> str:
-    """Refuse a full disk; a remark when there is little room."""
-    if room < DISK_MIN_BYTES:
+def check_disk(folder: Path, room: int, rings_bytes: int = 0) -> str:
+    """Refuse a full disk; a remark when there is little room.
+
+    A recording stops when only what is in the rings would still fit (watch.py).
+    """
+    if room < DISK_MIN_BYTES + rings_bytes:
         raise FabtraceError(
-            f"{folder}: only {format_size(room)} free on its disk; make room or choose another"
-            " with -o DIR"
+            f"{folder}: only {format_size(room)} free on its disk, too little for trace buffers of"
+            f" {format_size(rings_bytes)} and a trace; make room, choose another with -o DIR, or smaller"
+            " --buffers"
         )
     if room < DISK_LOW_BYTES:
         return f"{folder}: only {format_size(room)} free on its disk; a long recording will not fit"

@@ -16,20 +16,21 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fabtrace.errors import EXIT_FAILURE, EXIT_USAGE, FabtraceError
 from fabtrace.record import processes
 from fabtrace.record.signals import Signals
+from fabtrace.record.speech import say
 
 PLACEHOLDER = "{address}"
 AND = "--and"
 ADDRESS_MAX_BYTES = 4096
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it
 HINT_SECONDS = 10.0
+TICK_SECONDS = 1.0
 STDOUT = 1
 
 
@@ -141,7 +142,10 @@ class Runner:
     environment: Mapping[str, str]
     signals: Signals
     grace_seconds: float
+    tick: Callable[[], None] = lambda: None  # called about once a second
+    started: Callable[[int], None] = lambda pid: None  # told each process group
     failure: FabtraceError | None = None
+    _next_tick: float = 0.0
     _pipe: Pipe = field(default_factory=Pipe)
     _pidfds: dict[int, Command] = field(default_factory=dict)
     _deadline: float | None = None  # when those that still run are ended
@@ -198,6 +202,7 @@ class Runner:
             return
         command.process = process
         self._pidfds[os.pidfd_open(process.pid)] = command
+        self.started(process.pid)
         if pipe:
             assert process.stdout is not None
             self._pipe.fd, self._pipe.open = os.dup(process.stdout.fileno()), True
@@ -214,18 +219,19 @@ class Runner:
         if self._pipe.pending:
             poll.register(STDOUT, select.POLLOUT)
         times = [when for when in (self._deadline, self._hint) if when is not None]
-        left = max(0.0, min(times) - time.monotonic()) * 1000 if times else None
+        left = max(0.0, min([self._next_tick, *times]) - time.monotonic()) * 1000
         ready = {fd for fd, _events in poll.poll(left)}
         if self._pipe.open and self._pipe.fd in ready:
             self._pipe.read()
         if self._pipe.pending and STDOUT in ready:
             self._pipe.write()
         if self.signals.fd in ready:
-            for number in self.signals.collect():
-                # `timeout` sends twice, people press twice: the commands get each signal once.
-                if number not in self._passed:
-                    self._passed.add(number)
-                    self._stop(number)
+            self.signals.collect()
+        # `timeout` sends twice, people press twice: the commands get each signal once.
+        for number in self.signals.stops:
+            if number not in self._passed:
+                self._passed.add(number)
+                self._stop(number)
         for fd in [fd for fd in self._pidfds if fd in ready]:
             self._reap(fd)
         self._check_address()
@@ -267,6 +273,9 @@ class Runner:
 
     def _check_times(self) -> None:
         now = time.monotonic()
+        if now >= self._next_tick:
+            self.tick()
+            self._next_tick = now + TICK_SECONDS
         if self._hint is not None and now >= self._hint:
             say(
                 f"waiting for {self.commands[0].name} to print its address ({PLACEHOLDER}) on standard output"
@@ -367,8 +376,3 @@ def _describe(code: int) -> str:
         with contextlib.suppress(ValueError):
             return f"was ended by {signal.Signals(code - 128).name}"
     return f"ended with exit code {code}"
-
-
-def say(text: str) -> None:
-    """A remark of the recorder; the standard output belongs to the commands."""
-    print(f"fabtrace record: {text}", file=sys.stderr, flush=True)

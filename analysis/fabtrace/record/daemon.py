@@ -108,6 +108,14 @@ class Daemon:
                 self._stop_if_unused(file)
                 raise
 
+    def rejoin(self) -> None:
+        """In another recorder's place: the daemon is stopped at the end if it is the recorders'."""
+        if self._ownership.exists():
+            with self._ownership.lock() as file:
+                self._shared = self._ownership.daemon(file) != 0
+                if not self._shared:
+                    self._ownership.remove()  # it died
+
     @contextlib.contextmanager
     def leaving(self) -> Iterator[None]:
         """In the body destroy the session; then stop the daemon if it is the recorders' and unused."""
@@ -190,6 +198,10 @@ def stop(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     processes.wait_or_kill(members, STOP_SECONDS)
+    left = run_dir() / "lttng-sessiond.pid"
+    with contextlib.suppress(OSError):
+        if left.read_text().strip() == str(pid):  # it had to be killed
+            left.unlink()
 
 
 def no_daemon(cause: str) -> FabtraceError:

@@ -36,6 +36,10 @@ def run_dir() -> Path:
     return Path("/run/lttng") if os.geteuid() == 0 else user_home() / ".lttng"
 
 
+class NoAnswer(LttngError):
+    """A command did not end in time."""
+
+
 class Client:
     """Runs `lttng`."""
 
@@ -72,7 +76,7 @@ class Client:
                 process_group=0,  # a Ctrl-C on the terminal is for us, not for it
             )
         except subprocess.TimeoutExpired:
-            raise LttngError(
+            raise NoAnswer(
                 f"`lttng {arguments[0]}` gave no answer in {seconds:.0f} s; is the session daemon stuck?"
             ) from None
         if done.returncode != 0:
@@ -81,17 +85,20 @@ class Client:
             )
         return done.stdout
 
+    def query(self, *arguments: str) -> ElementTree.Element:
+        """Run a command that tells something; its answer as XML, empty if it can't be read."""
+        try:
+            return ElementTree.fromstring(self.run("--mi=xml", *arguments, seconds=20))
+        except ElementTree.ParseError:
+            return ElementTree.Element("nothing")
+
     def sessions(self) -> list[str] | None:
         """The names of the trace sessions that exist; None if no session daemon answers."""
         try:
-            text = self.run("--mi=xml", "list", seconds=20)
+            answer = self.query("list")
         except LttngError:
             return None
-        try:
-            names = ElementTree.fromstring(text).iterfind(".//{*}session/{*}name")
-        except ElementTree.ParseError:
-            return []
-        return [name.text or "" for name in names]
+        return [name.text or "" for name in answer.iterfind(".//{*}session/{*}name")]
 
 
 def complaint(text: str) -> str:

@@ -16,6 +16,8 @@ from typing import Any
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # What a session daemon sends to its parent when it is ready (its option --sig-parent).
 READY = signal.SIGUSR1
+# What asks a flight recorder for a snapshot.
+SNAPSHOT = signal.SIGUSR2
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
@@ -23,12 +25,13 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 class Signals:
-    """Catches STOPS and READY while it is entered. `fd` is readable when something has come."""
+    """Catches STOPS, READY and SNAPSHOT while it is entered. `fd` is readable when something has come."""
 
     def __init__(self) -> None:
         self.fd = -1
         self.stops: list[signal.Signals] = []  # in order of arrival, each once
         self.ready = False
+        self._snapshot = False
         self._write_fd = -1
         self._old_fd = -1
         self._old: dict[signal.Signals, Any] = {}
@@ -36,7 +39,7 @@ class Signals:
     def __enter__(self) -> Signals:
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._old_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
-        for number in (*STOPS, READY):
+        for number in (*STOPS, READY, SNAPSHOT):
             # Who started us with nohup wants the recording to outlive the terminal.
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue
@@ -65,11 +68,19 @@ class Signals:
         for number in map(signal.Signals, numbers):
             if number == READY:
                 self.ready = True
+            elif number == SNAPSHOT:
+                self._snapshot = True
             elif number in STOPS:
                 new.append(number)
                 if number not in self.stops:
                     self.stops.append(number)
         return new
+
+    def take_snapshot(self) -> bool:
+        """Whether somebody asked for a snapshot since the last time."""
+        self.collect()
+        asked, self._snapshot = self._snapshot, False
+        return asked
 
     @property
     def stopped(self) -> bool:
