@@ -35,11 +35,13 @@ class Trace:
         assert not fields, f"{event} has no field {', '.join(fields)}"
         self.rows[event].append(row)
 
-    def process(self, instance: int, role: str, time: int = 0, cause: str = "start") -> None:
+    def process(
+        self, instance: int, role: str, time: int = 0, cause: str = "start", hostname: str = ""
+    ) -> None:
         """A process introduces itself."""
         self.add(
             "process", time, instance, 0, cause=cause, instance=instance, role=role,
-            schema_version=1, pid=instance,
+            schema_version=1, pid=instance, hostname=hostname,
         )  # fmt: skip
 
     def drop(self, event: str, index: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from fabtrace import catalogue
 from fabtrace.model.counters import growth
 from fabtrace.model.keys import bounds, dense, session_index, worker_keys
 from fabtrace.model.sessions import Session
-from fabtrace.model.workers import Worker
+from fabtrace.model.workers import Worker, born_ns
 from fabtrace.tables import Table, Tables
 
 PARTS = ("own_ns", "polling_ns", "others_ns", "asleep_ns", "off_cpu_ns")
@@ -176,13 +176,14 @@ def grown(table: Table, begin_ns: int, end_ns: int) -> dict[int, tuple[int, int,
     known = np.minimum(table["state"], states - 1).astype(np.int64)
     cells, cell = dense(owner.astype(np.int64) * states + known)
     _, last = bounds(owner, len(keys))
-    whole = np.zeros((len(keys) * states, len(PARTS)))
-    whole[cells] = growth(table, cell, len(cells), PARTS, begin_ns, end_ns)
     total = np.zeros(len(keys) * states)
     newest = table.rows(bounds(cell, len(cells))[1])
     total[cells] = np.sum([newest[part].astype(np.float64) for part in PARTS], axis=0)
     until = table.times[last]
     since = until - total.reshape(-1, states).sum(axis=1).astype(np.int64)
+    whole = np.zeros((len(keys) * states, len(PARTS)))
+    born = since[cells // states]
+    whole[cells] = growth(table, cell, len(cells), PARTS, (begin_ns, end_ns), born)
     return {
         key: (int(since[place]), int(until[place]), whole[place * states : (place + 1) * states])
         for place, key in enumerate(keys.tolist())
@@ -219,7 +220,8 @@ def account_worker(load: Table, worker: Worker, begin_ns: int, end_ns: int) -> W
     )  # fmt: skip
     if not worker.process.started:  # what the first one counts was before the trace
         begin_ns = max(begin_ns, int(rows.times[0]))
-    grew = growth(rows, np.zeros(len(rows), np.int32), 1, names, begin_ns, end_ns)
+    one = np.zeros(len(rows), np.int32)
+    grew = growth(rows, one, 1, names, (begin_ns, end_ns), born_ns(rows))
     busy, idle, asleep, serving, given, cpu, voluntary, involuntary = grew[0].tolist()
     wall = busy + idle + asleep
     off_cpu = max(0.0, wall - asleep - cpu, given)

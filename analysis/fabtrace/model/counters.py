@@ -29,28 +29,31 @@ def growth(
     index: npt.NDArray[Any],
     groups: int,
     columns: Sequence[str],
-    begin_ns: int,
-    end_ns: int,
+    span_ns: tuple[int, int],
+    born_ns: npt.NDArray[np.int64],
 ) -> Matrix:
-    """Groups x columns: by how much the counters of each group grew. `index`: each row's group."""
+    """Groups x columns: by how much the counters of each group grew in a span of time.
+
+    `index`: each row's group; `born_ns`: since when each group counts, from 0.
+    """
     if not len(table):
         return np.zeros((groups, len(columns)))
     order = np.lexsort((table.times, index))
     times, group = table.times[order], index[order]
     counters = np.stack([table[name][order].astype(np.float64) for name in columns], axis=1)
-    low = value_at(times, group, counters, groups, begin_ns)
-    return value_at(times, group, counters, groups, end_ns) - low
+    low = value_at(times, group, counters, born_ns, span_ns[0])
+    return value_at(times, group, counters, born_ns, span_ns[1]) - low
 
 
 def value_at(
     times: npt.NDArray[np.int64],
     group: npt.NDArray[Any],
     counters: Matrix,
-    groups: int,
+    born_ns: npt.NDArray[np.int64],
     moment_ns: int,
 ) -> Matrix:
-    """What each group's counters were at a moment. Rows are by group and time; counters begin at 0."""
-    starts = np.searchsorted(group, np.arange(groups))
+    """What each group's counters were at a moment. Rows are by group and time."""
+    starts = np.searchsorted(group, np.arange(len(born_ns)))
     ends = np.append(starts[1:], len(group))
     passed = np.concatenate([[0], np.cumsum(times < moment_ns)])
     after = starts + passed[ends] - passed[starts]  # the first row not before the moment
@@ -58,7 +61,7 @@ def value_at(
     before, after = np.maximum(after - 1, 0), np.minimum(after, len(group) - 1)
     value = np.where(has_before[:, None], counters[before], 0.0)
     window = times[after] - WINDOW_NS
-    grew = np.where(has_before, np.maximum(times[before], window), window)
+    grew = np.maximum(np.where(has_before, times[before], born_ns), window)
     span = np.maximum(times[after] - grew, 1)
     share = np.clip((moment_ns - grew) / span, 0.0, 1.0)[:, None]
     rising = value + (counters[after] - value) * share

@@ -19,7 +19,7 @@ from fabtrace.model.operations import Operations, build_pairing
 from fabtrace.model.processes import Process
 from fabtrace.model.run import Run
 from fabtrace.model.sessions import COUNTERS, Session
-from fabtrace.model.workers import LOAD_COUNTERS, Worker
+from fabtrace.model.workers import LOAD_COUNTERS, Worker, born_ns
 from fabtrace.tables import Table
 
 
@@ -40,7 +40,7 @@ def narrow(run: Run, part: Part) -> Run:
     operations = narrow_operations(run.operations, part, whole)
     sessions, workers = part.sessions, part.workers
     if not whole:
-        grown = grown_sessions(run.tables["session_count"], part)
+        grown = grown_sessions(run, part)
         sessions = relink([cut_session(s, part, grown) for s in sessions], sessions)
         workers = cut_workers(run.tables["load"], workers, part)
     kept = {s.process.instance for s in sessions} | {w.process.instance for w in workers}
@@ -89,10 +89,14 @@ def narrow_deferred(deferred: Table, part: Part) -> Table:
     return deferred.rows(np.flatnonzero(mine & inside))
 
 
-def grown_sessions(table: Table, part: Part) -> Mapping[int, Mapping[str, int]]:
+def grown_sessions(run: Run, part: Part) -> Mapping[int, Mapping[str, int]]:
     """By how much the counters of each session grew in the part."""
+    table = run.tables["session_count"]
     keys, (owner,) = session_index(table)
-    grew = growth(table, owner, len(keys), COUNTERS, part.begin_ns, part.end_ns)
+    begins = {session.key: session.begin_ns for session in run.sessions}
+    born = np.array([begins.get(key, run.begin_ns) for key in keys.tolist()], np.int64)
+    span = (part.begin_ns, part.end_ns)
+    grew = growth(table, owner, len(keys), COUNTERS, span, born)
     return {
         key: {name: round(value) for name, value in zip(COUNTERS, row)}
         for key, row in zip(keys.tolist(), grew.tolist())
@@ -128,7 +132,10 @@ def cut_workers(load: Table, workers: list[Worker], part: Part) -> list[Worker]:
     for worker in workers:
         key = (worker.process.instance << 32) | worker.number
         rows = load.rows(np.flatnonzero(keys == key))
-        index = np.zeros(len(rows), np.int32)
-        grew = growth(rows, index, 1, LOAD_COUNTERS, part.begin_ns, part.end_ns)[0].tolist()
+        if not len(rows):
+            found.append(worker)
+            continue
+        one, span = np.zeros(len(rows), np.int32), (part.begin_ns, part.end_ns)
+        grew = growth(rows, one, 1, LOAD_COUNTERS, span, born_ns(rows))[0].tolist()
         found.append(replace(worker, **{n: round(v) for n, v in zip(LOAD_COUNTERS, grew)}))
     return found

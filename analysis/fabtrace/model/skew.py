@@ -84,7 +84,7 @@ def estimate(forth: Messages, back: Messages) -> Skew | None:
     for _ in range(2):
         upper = hull(*extremes(x_up, y_up - drift * x_up, 1.0))
         lower = hull(*extremes(x_low, y_low - drift * x_low, -1.0), sign=-1.0)
-        fit = widest(upper, lower)
+        fit = widest(upper, lower, -STEEPEST - drift, STEEPEST - drift)
         drift += fit.slope
     offset = fit.offset
     margin = min(
@@ -152,12 +152,12 @@ class Fit:
         return max(above, below)
 
 
-def widest(upper: tuple[Floats, Floats], lower: tuple[Floats, Floats]) -> Fit:
-    """The line between two hulls that is farthest from both."""
-    candidates = np.unique(
-        np.concatenate([edges(*upper), edges(*lower), [-STEEPEST, 0.0, STEEPEST]])
-    )
-    candidates = candidates[np.abs(candidates) <= STEEPEST]
+def widest(
+    upper: tuple[Floats, Floats], lower: tuple[Floats, Floats], least: float, most: float
+) -> Fit:
+    """The line between two hulls that is farthest from both, of those whose slope is in a range."""
+    candidates = np.unique(np.concatenate([edges(*upper), edges(*lower), [least, 0.0, most]]))
+    candidates = candidates[(candidates >= least) & (candidates <= most)]
     high = reach(upper, candidates, np.minimum)
     low = reach(lower, candidates, np.maximum)
     # The room between the hulls is a concave function of the slope, straight between two edges' slopes.

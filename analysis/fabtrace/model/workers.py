@@ -128,6 +128,12 @@ def sessions_a_worker(opened: Table) -> dict[int, int]:
     return counts(pairs[0])
 
 
+def born_ns(load: Table) -> npt.NDArray[np.int64]:
+    """When the worker of some `load` events (at least one) began: an array of one time."""
+    spent = sum(int(load[name][0]) for name in ("busy_ns", "idle_ns", "asleep_ns"))
+    return np.array([int(load.times[0]) - spent], np.int64)
+
+
 def load_series(tables: Tables, worker: Worker) -> LoadSeries:
     """A worker's load, window by window; a window before which an event was lost is longer."""
     load = tables["load"]

@@ -138,10 +138,11 @@ def print_slices(console: Console, timeline: Row, level: str) -> None:
         console, f"Slices: payload of {main}; mean {writes} in flight; waits, % of the slice"
     )
     unit, scale, digits = slice_unit(slices[-1]["end_us"])
-    room = console.width - (9 + 1 + 7 + 1 + BAR + 1 + 6 + len(ends))
+    # Two blanks before each end's waits: their words have blanks, too.
+    room = (console.width - (9 + 1 + 7 + 1 + BAR + 1 + 6)) // len(ends) - 2
     header = f"{'from ' + unit:>9} {'MiB/s':>7} {'':<{BAR}} {'flight':>6}"
     for end in ends:
-        header += f" {end + ' waits for':<{room // len(ends)}}"
+        header += f"  {(end + ' waits for')[:room]:<{room}}"
     form.show(console, Text(header.rstrip()[: console.width], style="bold"))
     for row in slices:
         shown = row["ends"][main]
@@ -151,8 +152,8 @@ def print_slices(console: Console, timeline: Row, level: str) -> None:
             f"{draw_bar(shown['throughput_mib_s'], top):<{BAR}} {flight:>6}"
         )
         for end in ends:
-            waits = fitting_shares(row["ends"][end]["state_shares"], room // len(ends))
-            line += f" {waits:<{room // len(ends)}}"
+            waits = fitting_shares(row["ends"][end]["state_shares"], room)
+            line += f"  {waits:<{room}}"
         form.show(console, Text(line.rstrip()[: console.width]))
     if level == "light":
         form.show(console, "In flight and waits are not recorded at level light.")
