@@ -6,15 +6,13 @@ from __future__ import annotations
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
-from world import FABTRACE, SECONDS, SOURCE, Done, World
+from world import FABTRACE, SECONDS, Done, World
 from lttng_private import PrivateLttng, Unavailable
 
 from fabtrace import catalogue
@@ -203,34 +201,6 @@ def test_no_events(world: World, trace: Path) -> None:
     assert (done.code, done.out) == (3, "hello\n")
     assert "no program with fabt tracepoints ran" in done.err
     assert not trace.exists()
-
-
-def test_an_ordinary_user(world: World) -> None:
-    """Without root, and not in the group `tracing`: a daemon of the user's own."""
-    if os.geteuid() != 0:
-        pytest.skip("the other tests run as an ordinary user already")
-    nobody = 65534
-    # Neither pytest's folders nor the source tree need be open to others.
-    with tempfile.TemporaryDirectory() as name:
-        home = Path(name)
-        for part in ("analysis/fabtrace", "tracepoints", "scripts"):
-            shutil.copytree(SOURCE / part, home / part)
-        shutil.copy(world.emit, home)
-        os.chown(home, nobody, nobody)
-        user = [
-            "env",
-            "-C",
-            name,
-            "setpriv",
-            f"--reuid={nobody}",
-            f"--regid={nobody}",
-            "--clear-groups",
-        ]
-        words = ["scripts/fabtrace", "record", "-o", "trace", "--", "./emit"]
-        done = world.run(*user, *words, LTTNG_HOME=name)
-        assert done.code == 0, done.err
-        assert summary(done) == (len(event_names(home / "trace")), 0)
-        assert list(home.rglob("*.owner")) == []
 
 
 # ------------------------------------------------------------------------------ refusals

@@ -81,7 +81,10 @@ def test_no_operations_at_all() -> None:
     tables = Trace().tables()
     operations = build_operations(tables)
     assert len(operations) == 0
-    assert build_latency(operations) == [] and build_pairing(operations, never_posted(operations)) == []
+    assert (
+        build_latency(operations) == []
+        and build_pairing(operations, never_posted(operations)) == []
+    )
 
 
 def test_huge_operation_numbers_do_not_collide() -> None:
