@@ -164,6 +164,12 @@ def test_oldest_events_are_overwritten(world: World, trace: Path) -> None:
     covered = check_coverage(end)
     names = event_names(end)
     assert "process_end" in names and "session_open" not in names
+    report = world.report(end)
+    assert report["snapshot"]["cause"] == "end"
+    assert report["snapshot"]["complete_from_ns"] == covered["complete_from_ns"]
+    # What went before is no loss.
+    assert report["loss"]["lost_events"] == 0
+    assert "A flight recorder's snapshot (end)" in world.fabtrace("report", end).out
     assert 0 < covered["size_bytes"] <= (os.cpu_count() or 1) * (1 << 20)
     assert len(names) < 820_000 / 4
 

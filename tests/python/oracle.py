@@ -272,6 +272,7 @@ def recompute(trace_dir: str | os.PathLike[str]) -> Row:
             "end_ns": story.end,
             "duration_s": (story.end - story.begin) / 1e9,
         },
+        "snapshot": None,
         "processes": [process_row(story, instance, names) for instance in names],
         "runs": run_rows(story, names),
         "clocks": [],  # traces of one clock
@@ -571,6 +572,7 @@ def loss_part(story: Story, names: dict[int, str], known: dict[str, int]) -> Row
     closed = {writer for writer, _ in story.emitted}
     unended = sorted({writer for writer, _ in story.seqs} - closed)
     return {
+        "overwritten_events": 0,  # only of snapshots
         "lost_events": sum(
             row["lost_at_start"] + row["lost_between"] + row["lost_at_end"] for row in rows
         ),

@@ -112,7 +112,9 @@ def test_preemption_is_taken_from_waking_time() -> None:
 def test_given_away_time_is_not_counted_twice() -> None:
     trace = Trace()
     trace.process(PUT, "put")
-    end = account(trace, PUT, 0, 0, {("memory", "off_cpu"): 60 * MS, ("memory", "polling"): 40 * MS})
+    end = account(
+        trace, PUT, 0, 0, {("memory", "off_cpu"): 60 * MS, ("memory", "polling"): 40 * MS}
+    )
     worker_load(trace, end, idle_ns=100 * MS, off_cpu_ns=60 * MS, cpu_time_ns=40 * MS)
     accounts = accounts_of(build(trace.tables()))
     assert accounts.sessions[0].preempted == 0.0

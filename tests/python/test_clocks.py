@@ -31,7 +31,9 @@ def conversation(
         trace.process(instance, role, time=at, hostname=host)
         local, peer = ("g", "p") if instance == GET else ("p", "g")
         for kind, address in (("local", local), ("peer", peer)):
-            trace.add("session_address", at, instance, session=0, address_kind=kind, address=address)
+            trace.add(
+                "session_address", at, instance, session=0, address_kind=kind, address=address
+            )
     arrival = BASE + 1000
     op = {GET: 0, PUT: 0}
     for number in range(messages):

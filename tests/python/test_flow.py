@@ -44,7 +44,15 @@ def test_put_without_memory() -> None:
     trace.process(PUT, "put")
     for number, (offered, posts) in enumerate(((100, (110, 150)), (300, (310, 320)))):
         trace.add("op_post", 1, PUT, session=0, op=10 + number, kind="vector_rx", position=number)
-        trace.add("op_complete", offered, PUT, session=0, op=10 + number, kind="vector_rx", payload_bytes=60)
+        trace.add(
+            "op_complete",
+            offered,
+            PUT,
+            session=0,
+            op=10 + number,
+            kind="vector_rx",
+            payload_bytes=60,
+        )
         for index, time in enumerate(posts):
             op = 100 + 2 * number + index
             fields = {"session": 0, "op": op, "kind": "write", "payload_bytes": 30}
@@ -110,9 +118,7 @@ def test_fragments_equal_brute_force(seed: int) -> None:
     for rows in whole.values():
         ends = [times[row[1]][1] for row in rows]
         if None not in ends:
-            together.append(
-                max(end for end in ends if end) - min(times[row[1]][0] for row in rows)
-            )
+            together.append(max(end for end in ends if end) - min(times[row[1]][0] for row in rows))
     assert sorted(found.together_ns.tolist()) == sorted(together)
     assert found.histogram == {
         n: sum(len(rows) == n for rows in seen.values()) for n in {len(r) for r in seen.values()}

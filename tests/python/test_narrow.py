@@ -64,7 +64,12 @@ def test_a_session_by_number_comes_with_its_other_end() -> None:
     run = build(make().tables())
     part = chosen(run, session=Selector("put", 0))
     assert labels(part) == ["put:0"]
-    assert set(labels(chosen(run, session=Selector(None, 0)))) == {"get:0", "put:0", "get:1", "put:1"}
+    assert set(labels(chosen(run, session=Selector(None, 0)))) == {
+        "get:0",
+        "put:0",
+        "get:1",
+        "put:1",
+    }
     assert np.all(part.operations.op % 2 == 0) and len(part.operations) == 50
     assert [row.deferred_for_ever for row in part.pairing] == [0]
     assert [r.deferred_for_ever for r in chosen(run, session=Selector("put", 1)).pairing] == [1]

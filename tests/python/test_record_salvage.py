@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fabtrace import snapshot
 from fabtrace.errors import FabtraceError
 from fabtrace.record import finish, flight, note, packets, progress, salvage
 
@@ -273,17 +274,17 @@ def test_what_a_snapshot_covers(folder: Path, tmp_path: Path) -> None:
     (folder / "events_0").write_bytes(packet(0) + packet(1) + packet(2))
     (folder / "events_1").write_bytes(packet(7) + packet(8))
     (folder / "events_2").write_bytes(packet(4, b""))  # nothing in it: nothing missing
-    snapshot = tmp_path / "outlier-20260102-030405-0"
-    root(folder).rename(snapshot)
-    covered = flight.coverage(snapshot)
+    place = tmp_path / "outlier-20260102-030405-0"
+    root(folder).rename(place)
+    covered = flight.coverage(place)
     assert covered is not None
     offset = 5_000_000_000
     assert (covered.cause, covered.size_bytes) == ("outlier", 5 * len(packet(0)))
     assert (covered.from_ns, covered.to_ns) == (offset + 1000, offset + 1890)
     assert covered.complete_from_ns == offset + 1700
     assert "of all processors" in str(covered)
-    assert flight.describe(tmp_path)[0].startswith(f"{snapshot.name}: 0.000 s up to ")
-    assert json.loads((snapshot / "snapshot.json").read_text())["to_ns"] == offset + 1890
+    assert flight.describe(tmp_path)[0].startswith(f"{place.name}: 0.000 s up to ")
+    assert json.loads((place / "snapshot.json").read_text())["to_ns"] == offset + 1890
 
 
 def test_snapshots_that_hold_nothing(tmp_path: Path) -> None:
@@ -296,6 +297,35 @@ def test_snapshots_that_hold_nothing(tmp_path: Path) -> None:
     assert len(told) == 2
     assert told[0] == "stall-20260102-030405-0: no events"
     assert "metadata is empty" in told[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"cause": 3},
+        {"cause": "\x1b[2J"},
+        {"from_ns": 7},
+        {"to_ns": 4},
+        {"to_ns": 1 << 64},
+        {"from_ns": "1"},
+        {"more": 1},
+    ],
+)
+def test_notes_of_snapshots_are_checked(tmp_path: Path, change: dict[str, object]) -> None:
+    good = {
+        "version": 1,
+        "cause": "outlier",
+        "from_ns": 2,
+        "complete_from_ns": 5,
+        "to_ns": 9,
+        "size_bytes": 1,
+    }
+    assert snapshot.read(tmp_path) is None
+    (tmp_path / snapshot.FILE).write_text(json.dumps(good))
+    assert snapshot.read(tmp_path) == snapshot.Coverage("outlier", 2, 5, 9, 1)
+    (tmp_path / snapshot.FILE).write_text(json.dumps(good | change))
+    assert snapshot.read(tmp_path) is None
 
 
 # ------------------------------------------------------------------------------ progress

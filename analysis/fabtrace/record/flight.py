@@ -7,10 +7,8 @@ on demand and at the end, and says what each of them covers.
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fabtrace import check
@@ -22,35 +20,10 @@ from fabtrace.record.session import TraceSession
 from fabtrace.record.signals import Signals
 from fabtrace.record.speech import say
 from fabtrace.record.triggers import Triggers
+from fabtrace.snapshot import Coverage, write
 
-COVERAGE = "snapshot.json"
-COVERAGE_VERSION = 1
 END, MANUAL = "end", "manual"  # causes that are not events
 _FOLDER = re.compile(r"([a-z]+)-\d{8}-\d{6}-\d+")
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """What a snapshot holds. Times are nanoseconds since 1970."""
-
-    cause: str
-    from_ns: int  # the oldest event that any processor's ring still had
-    complete_from_ns: int  # from here on nothing was overwritten on any processor
-    to_ns: int
-    size_bytes: int
-
-    def __str__(self) -> str:
-        text = f"{(self.to_ns - self.from_ns) / 1e9:.3f} s up to {clock_time(self.to_ns)}"
-        if self.complete_from_ns > self.from_ns:
-            text += (
-                f", the last {(self.to_ns - self.complete_from_ns) / 1e9:.3f} s of all processors"
-            )
-        return text
-
-
-def clock_time(ns: int) -> str:
-    """The local time of day."""
-    return time.strftime("%H:%M:%S", time.localtime(ns // 10**9)) + f".{ns // 10**6 % 1000:03d}"
 
 
 def coverage(folder: Path) -> Coverage | None:
@@ -176,8 +149,6 @@ def describe(folder: Path) -> list[str]:
         if covered is None:
             told.append(f"{path.name}: no events")
             continue
-        (path / COVERAGE).write_text(
-            json.dumps({"version": COVERAGE_VERSION, **asdict(covered)}) + "\n"
-        )
+        write(path, covered)
         told.append(f"{path.name}: {covered}; {buffers.format_size(covered.size_bytes)}")
     return told

@@ -6,15 +6,17 @@ Its shape is described in doc/analysis-json.md. Adding a key keeps VERSION, any 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fabtrace import catalogue
+from fabtrace import catalogue, snapshot
 from fabtrace.model import Run
 from fabtrace.model.clocks import ClockLink
 from fabtrace.model.keys import NO_SESSION, WRITER_THREADS, session_keys, split, thread_name
 from fabtrace.model.latency import DEFINITION, PERCENTS, KindLatency, Summary
+from fabtrace.model.loss import Lost
 from fabtrace.model.processes import Process
 from fabtrace.model.sessions import Session
 from fabtrace.model.workers import Worker
@@ -34,6 +36,7 @@ def make_report(run: Run) -> Document:
         "schema": SCHEMA,
         "version": VERSION,
         "trace": trace_part(run),
+        "snapshot": snapshot_part(run),
         "processes": [process_row(process, run) for process in run.processes],
         "runs": run_rows(run),
         "clocks": [clock_row(link) for link in run.clocks],
@@ -63,6 +66,19 @@ def trace_part(run: Run) -> Document:
         "begin_ns": run.begin_ns,
         "end_ns": run.end_ns,
         "duration_s": (run.end_ns - run.begin_ns) / 1e9,
+    }
+
+
+def snapshot_part(run: Run) -> Document | None:
+    """What a flight recorder's snapshot covers; None if the trace is none."""
+    covered = snapshot.read(Path(run.tables.source))
+    if covered is None:
+        return None
+    return {
+        "cause": covered.cause,
+        "begin_ns": covered.from_ns,
+        "complete_from_ns": covered.complete_from_ns,
+        "end_ns": covered.to_ns,
     }
 
 
@@ -253,8 +269,10 @@ def loss_part(run: Run) -> Document:
         return {"process": process.label, "thread": thread_name(writer)}
 
     rows = [row for row in run.loss.rows if row.writer // WRITER_THREADS in processes]
+    overwritten = overwritten_events(run, rows)
     return {
-        "lost_events": sum(row.total for row in rows),
+        "lost_events": sum(row.total for row in rows) - overwritten,
+        "overwritten_events": overwritten,
         "rows": [
             {
                 **name(row.writer),
@@ -276,6 +294,17 @@ def loss_part(run: Run) -> Document:
             {"stream": hint.stream, "count": hint.count} for hint in run.tables.discarded
         ],
     }
+
+
+def overwritten_events(run: Run, rows: list[Lost]) -> int:
+    """Of those that a snapshot lacks, how many went before all rings reached back so far: no loss."""
+    covered = snapshot.read(Path(run.tables.source))
+    if covered is None:
+        return 0
+    return sum(
+        row.head + sum(gap.count for gap in row.gaps if gap.begin_ns < covered.complete_from_ns)
+        for row in rows
+    )
 
 
 def pairing_part(run: Run) -> Document:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fabtrace import catalogue
+from fabtrace.snapshot import clock_time
 from fabtrace.views import form
 
 Row = dict[str, Any]
@@ -42,6 +43,7 @@ def print_processes(console: Console, report: Row) -> None:
             style="bold",
         ),
     )
+    print_snapshot(console, report["snapshot"])
     form.heading(console, "Processes (s: since the first event)")
     table = form.make_table(
         "process", "pid", "provider", "libfabric", "host", "wk", "sessions", "from s", "to s", "exit",
@@ -59,6 +61,23 @@ def print_processes(console: Console, report: Row) -> None:
         if row["command_line"]:
             line = Text(f"{row['process']}: {row['command_line']}", style="dim")
             form.show(console, line, cut=True)
+
+
+def print_snapshot(console: Console, snapshot: Row | None) -> None:
+    """What a flight recorder's snapshot covers."""
+    if snapshot is None:
+        return
+    begin, complete, end = (snapshot[key] for key in ("begin_ns", "complete_from_ns", "end_ns"))
+    text = (
+        f"A flight recorder's snapshot ({snapshot['cause']}): the last {(end - begin) / 1e9:.3f} s before"
+        f" {clock_time(end)}"
+    )
+    if complete > begin:
+        text += (
+            f"; of all processors the last {(end - complete) / 1e9:.3f} s, what is missing before that"
+            " was overwritten"
+        )
+    form.show(console, text)
 
 
 def print_runs(console: Console, report: Row) -> None:
@@ -255,7 +274,9 @@ def print_loss(console: Console, loss: Row) -> None:
     if not loss["rows"]:
         form.show(console, "Lost events: none")
     else:
-        form.show(console, f"Lost events: {form.count(loss['lost_events'])}")
+        overwritten = loss["overwritten_events"]
+        more = f" (and {form.count(overwritten)} overwritten)" if overwritten else ""
+        form.show(console, f"Lost events: {form.count(loss['lost_events'])}{more}")
         table = form.make_table(
             "process", "thread", "event", "seen", "lost: start", "between", "end", "first gap s",
             left=("process", "thread", "event"),
