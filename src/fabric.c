@@ -188,6 +188,17 @@ static void prefer_route(struct fabric *fabric, const struct address *peer)
     }
 }
 
+/* What is to be asked for beyond CAPABILITIES. At each address that is inserted, ofi_rxm (seen in
+ * libfabric 2.1) looks into the connections of all messages that wait, unexpected, at any endpoint
+ * of the address vector; but it only knows them if sources or directed receives are asked for, and
+ * crashes otherwise. Several sessions on a worker are enough for that. */
+static uint64_t more_capabilities(const char *provider)
+{
+    const bool affected = FI_VERSION_GE(fi_version(), FI_VERSION(1, 18));
+
+    return affected && strstr(provider, "ofi_rxm") != NULL ? FI_SOURCE : 0;
+}
+
 /* Choose a provider by the rule that all peers share, then ask for whatever more it offers. */
 static int choose(struct fabric *fabric, const struct fabric_request *request,
                   struct failure *failure)
@@ -215,6 +226,7 @@ static int choose(struct fabric *fabric, const struct fabric_request *request,
     }
     free(hints->fabric_attr->prov_name);
     hints->fabric_attr->prov_name = strdup(first->fabric_attr->prov_name);
+    hints->caps |= more_capabilities(first->fabric_attr->prov_name);
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->domain_attr->mr_mode = MR_MODES;
     /* Each thread has a domain of its own. */
