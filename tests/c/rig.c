@@ -9,7 +9,8 @@ enum {
     STEP_NS = 1000,
     CHECK_STEPS = 500,
     QUIET_NS = 1000000,
-    QUIET_MAX = 5000, /* 5 s of nothing: more than any bounded wait, less than the time-out */
+    QUIET_MAX = 5000,   /* 5 s of nothing: more than any bounded wait, less than the time-out */
+    TRIES_MAX = 200000, /* steps in which posts are tried again and again */
 };
 
 /* ---- set-up ---- */
@@ -270,15 +271,15 @@ static void fail_stuck(const struct rig *rig)
 
 void rig_run(struct rig *rig)
 {
-    unsigned quiet = 0;
+    unsigned quiet = 0, tries = 0;
 
     while (!ended(&rig->put) || rig->get.session == NULL || !ended(&rig->get)) {
         if (rig->net->flying.count > 0 || rig->net->finished.count > 0) {
-            quiet = 0;
+            quiet = tries = 0;
             rig_step(rig);
-        } else if (++quiet < QUIET_MAX && (due(&rig->put) || due(&rig->get))) {
+        } else if ((due(&rig->put) || due(&rig->get)) && ++tries < TRIES_MAX) {
             rig_step(rig);
-        } else if (quiet < QUIET_MAX) {
+        } else if (++quiet < QUIET_MAX) {
             accept(rig);
             wait_a_moment(rig);
         } else {

@@ -165,7 +165,7 @@ static void the_initial_message_says_who_and_what(void **state)
     end(&script);
 }
 
-/* The receive for the acknowledgement comes first: while it is deferred nothing is sent. */
+/* The receives come first, get may answer at once: while they are deferred nothing is sent. */
 static void the_reply_has_a_receive_before_the_hello(void **state)
 {
     struct rig rig;
@@ -181,8 +181,8 @@ static void the_reply_has_a_receive_before_the_hello(void **state)
     assert_true(session_due(rig.put.session));
     rig.refuse = 0;
     session_service(rig.put.session, fake_now);
-    assert_int_equal(rig.net->receives.count, 1);
-    assert_int_equal(rig.net->receives.items[0]->kind, FAKE_RECEIVE);
+    assert_int_equal(rig.net->receives.count, 65);
+    assert_int_equal(rig.net->receives.items[64]->kind, FAKE_RECEIVE);
     assert_int_equal(rig.net->flying.count, 1);
     rig_close(&rig);
 }
@@ -221,15 +221,15 @@ static void one_initial_message_a_session(void **state)
     end(&script);
 }
 
-static void vector_receives_are_posted_after_the_reply(void **state)
+/* A vector that overtakes the acknowledgement, too, finds its receive: what arrives unexpected some
+ * providers mix up with that of other sessions. */
+static void vector_receives_are_posted_before_the_hello(void **state)
 {
     struct script script;
 
     (void)state;
     say_hello(&script, &plain);
-    assert_int_equal(script.rig.net->receives.count, 1);
-    acknowledge(&script, true);
-    assert_int_equal(script.rig.net->receives.count, 64);
+    assert_int_equal(script.rig.net->receives.count, 65);
     for (size_t i = 0; i < 64; i++)
         assert_int_equal(script.rig.net->receives.items[i]->tag, i);
     end(&script);
@@ -964,7 +964,7 @@ int main(void)
         cmocka_unit_test(the_reply_has_a_receive_before_the_hello),
         cmocka_unit_test(a_session_with_nothing_posted_is_cancelled_at_once),
         cmocka_unit_test(one_initial_message_a_session),
-        cmocka_unit_test(vector_receives_are_posted_after_the_reply),
+        cmocka_unit_test(vector_receives_are_posted_before_the_hello),
         cmocka_unit_test(an_older_get_is_served_with_the_defaults),
         cmocka_unit_test(an_older_get_can_not_do_other_totals),
         cmocka_unit_test(a_refusal_is_passed_on_with_its_reason),
