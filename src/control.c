@@ -163,10 +163,11 @@ static uint32_t arrived(const struct control_rx *queue)
 
 int control_rx_service(struct control_rx *queue, struct failure *failure)
 {
-    const bool any_idle = !ring_empty(&queue->idle);
+    const uint32_t limit = fabric_receives_limit(queue->endpoint->domain->fabric);
+    const bool any_idle = !ring_empty(&queue->idle) && ring_count(&queue->posted) < limit;
     struct control_message *message;
 
-    while ((message = ring_peek(&queue->idle)) != NULL) {
+    while (ring_count(&queue->posted) < limit && (message = ring_peek(&queue->idle)) != NULL) {
         const struct iovec iov = {message->bytes, sizeof(message->bytes)};
         void *desc = queue->mr == NULL ? NULL : fi_mr_desc(queue->mr);
         const struct op_memory memory = {&iov, &desc, 1};

@@ -3,8 +3,9 @@
  * Queues of control messages: vectors from get to put, progress from put to get.
  *
  * A direction numbers its messages 0, 1, 2, ...; message i has tag i modulo 64. The sender keeps at
- * most 16 messages queued or uncompleted. The receiver keeps 64 receives posted, in tag order with
- * exact match, and takes messages in tag order whatever the order of their arrival.
+ * most 16 messages queued or uncompleted. The receiver keeps 64 receives posted (fewer if the
+ * provider's queue is shorter), in tag order with exact match, and takes messages in tag order
+ * whatever the order of their arrival.
  *
  *     sender     take -> (encode) -> enqueue -> service posts -> completion -> reaped by service
  *     receiver   service posts -> completion -> head -> (use) -> release -> service posts again

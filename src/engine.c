@@ -10,10 +10,10 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "capacity.h"
 #include "clock.h"
 #include "engine_trace.h"
 #include "get.h"
@@ -82,17 +82,6 @@ static int open_descriptors(struct engine *engine, struct failure *failure)
     return 0;
 }
 
-/* Every endpoint needs descriptors: allow as many as we may. */
-static void raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static uint32_t sessions_a_worker(const struct engine *engine)
 {
     const struct options *options = engine->options;
@@ -118,9 +107,20 @@ static int choose_cpus(struct engine *engine, struct failure *failure)
     return topology_order(&allowed, engine->fabric.info->domain_attr->name, &engine->cpus, failure);
 }
 
+/* Processors that this process may run on. */
+static uint32_t processors(void)
+{
+    cpu_set_t allowed;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 1)
+        return 1;
+    return (uint32_t)CPU_COUNT(&allowed);
+}
+
 static int start_workers(struct engine *engine, struct failure *failure)
 {
     const struct options *options = engine->options;
+    const uint32_t crowd = engine->workers_count / processors();
 
     for (uint32_t i = 0; i < engine->workers_count; i++) {
         const struct worker_config config = {
@@ -132,6 +132,7 @@ static int start_workers(struct engine *engine, struct failure *failure)
             .pinned_cpu =
                 engine->cpus.count > 0 ? (int)engine->cpus.cpu[i % engine->cpus.count] : -1,
             .sessions_max = sessions_a_worker(engine),
+            .crowd = crowd,
             .done_fd = engine->done_fd,
             .cancel = &engine->cancel,
         };
@@ -216,10 +217,12 @@ static int set_up(struct engine *engine, struct failure *failure)
     const uint32_t workers = options_worker_count(options);
     int rc;
 
-    raise_descriptor_limit();
+    capacity_raise_descriptors();
     rc = open_descriptors(engine, failure);
     if (rc == 0)
         rc = fabric_open(&engine->fabric, &request, failure);
+    if (rc == 0)
+        rc = capacity_check(&engine->fabric, options, workers, failure);
     if (rc != 0)
         return rc;
     engine->workers = calloc(workers, sizeof(*engine->workers));

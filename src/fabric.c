@@ -10,17 +10,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "mr_mode.h"
 #include "trace.h"
 
 #define API_VERSION FI_VERSION(1, 13)
 
+/* A shm endpoint has room for so many peers, those that sent to it included, and so has an address
+ * vector (SMR_MAX_PEERS in libfabric's sources, 1.17 to 2.1). */
+#define SHM_PEERS_MAX 256
+
 #define CAPABILITIES                                                                         \
     (FI_MSG | FI_TAGGED | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | \
      FI_REMOTE_WRITE)
-
-/* Registration modes that the engine can live with; FI_MR_* the provider does not need are dropped
- * by it. */
-#define MR_MODES (FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT)
 
 /* Hints that both ends, and peers in the field, use to arrive at the same provider. */
 static struct fi_info *selection_hints(const char *provider, struct failure *failure)
@@ -205,10 +206,16 @@ static int choose(struct fabric *fabric, const struct fabric_request *request,
 {
     struct fi_info *hints = selection_hints(request->provider, failure);
     struct fi_info *first = NULL;
+    uint64_t modes;
+    bool modes_given;
     int rc;
 
     if (hints == NULL)
         return failure->code;
+    if (mr_mode_offered(&modes, &modes_given, failure) != 0) {
+        fi_freeinfo(hints);
+        return failure->code;
+    }
     if (request->bind != NULL && check_bind(request->bind, failure) != 0) {
         fi_freeinfo(hints);
         return failure->code;
@@ -228,19 +235,25 @@ static int choose(struct fabric *fabric, const struct fabric_request *request,
     hints->fabric_attr->prov_name = strdup(first->fabric_attr->prov_name);
     hints->caps |= more_capabilities(first->fabric_attr->prov_name);
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
-    hints->domain_attr->mr_mode = MR_MODES;
+    hints->domain_attr->mr_mode = (int)modes;
     /* Each thread has a domain of its own. */
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     /* The engine reads its queues all the time unless it sleeps: an automatic-progress thread would
      * only compete with it. Sleepers need one where the provider has no other way to be woken. */
     hints->domain_attr->data_progress = request->wait ? FI_PROGRESS_UNSPEC : FI_PROGRESS_MANUAL;
     rc = get_info(request, hints, &fabric->info);
-    if (rc != 0) {
-        fabric->info = first;
-    } else {
-        fi_freeinfo(first);
-    }
     fabric->hints = hints;
+    if (rc == 0) {
+        fi_freeinfo(first);
+    } else if (modes_given) {
+        fi_freeinfo(first);
+        return failure_set(failure, rc,
+                           "FABT_MR_MODE: provider %.40s needs other registration modes: see "
+                           "'mr_mode' of 'fi_info -v'",
+                           hints->fabric_attr->prov_name);
+    } else {
+        fabric->info = first;
+    }
     for (const struct fi_info *i = fabric->info; i != NULL; i = i->next)
         fabric->infos++;
     if (request->peer != NULL && request->bind == NULL)
@@ -275,8 +288,11 @@ int fabric_open(struct fabric *fabric, const struct fabric_request *request,
     fabric->tx_iov_limit = clamp_limit(fabric->info->tx_attr->iov_limit);
     fabric->rx_iov_limit = clamp_limit(fabric->info->rx_attr->iov_limit);
     fabric->rma_iov_limit = clamp_limit(fabric->info->tx_attr->rma_iov_limit);
+    fabric->tx_size = (uint32_t)(fabric->info->tx_attr->size & UINT32_MAX);
+    fabric->rx_size = (uint32_t)(fabric->info->rx_attr->size & UINT32_MAX);
     fabric->mr_mode = (uint64_t)(unsigned)fabric->info->domain_attr->mr_mode;
     fabric->shm = strcmp(fabric->info->fabric_attr->prov_name, "shm") == 0;
+    fabric->peers_max = fabric->shm ? SHM_PEERS_MAX : 0;
     /* The first message makes a shm peer map our region by its name, and an older peer crashes if
      * the region is gone by then (shm_spare.h). So the send must not complete before the peer has
      * read it: an endpoint waits for its sends before it closes. */
@@ -308,7 +324,9 @@ unsigned fabric_close(struct fabric *fabric)
 int domain_open(struct domain *domain, const struct fabric *fabric, uint32_t peers,
                 struct failure *failure)
 {
-    struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC, .count = peers};
+    const uint32_t most = fabric->peers_max;
+    struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC,
+                                 .count = most != 0 && peers > most ? most : peers};
     int rc;
 
     *domain = (struct domain){.fabric = fabric, .next_key = 1};

@@ -23,6 +23,7 @@
 
 #include "address.h"
 #include "failure.h"
+#include "wire.h"
 
 enum { FABRIC_SEGMENTS_MAX = 12 }; /* most segments the engine ever gives to one operation */
 
@@ -41,6 +42,10 @@ struct fabric {
     uint32_t tx_iov_limit; /* each at least 1, at most FABRIC_SEGMENTS_MAX */
     uint32_t rx_iov_limit;
     uint32_t rma_iov_limit;
+    uint32_t tx_size; /* transmits and receives that an endpoint queues; 0: not known */
+    uint32_t rx_size;
+    uint32_t
+        peers_max; /* that an endpoint, or an address vector, has room for; 0: no limit known */
     uint64_t mr_mode;
     uint64_t hello_flags; /* of the handshake's sends */
     bool shm;             /* the provider is shm */
@@ -84,6 +89,24 @@ int domain_register(struct domain *domain, struct fid_ep *ep, void *data, size_t
 static inline bool fabric_needs_local(const struct fabric *fabric)
 {
     return (fabric->mr_mode & FI_MR_LOCAL) != 0;
+}
+
+/* How many writes to have posted at most, of `depth`: sends must find a place besides them. */
+static inline uint32_t fabric_writes_limit(const struct fabric *fabric, uint32_t depth)
+{
+    const uint32_t sends = WIRE_CONTROL_QUEUE + 1;
+    const uint32_t room = fabric->tx_size > sends ? fabric->tx_size - sends : 1;
+
+    return fabric->tx_size == 0 || depth < room ? depth : room;
+}
+
+/* How many of the receives for control messages to have posted at most: one more is for the
+ * acknowledgement. */
+static inline uint32_t fabric_receives_limit(const struct fabric *fabric)
+{
+    const uint32_t room = fabric->rx_size > 1 ? fabric->rx_size - 1 : 1;
+
+    return fabric->rx_size == 0 || room > WIRE_TAGS ? WIRE_TAGS : room;
 }
 
 /* Report a libfabric object that could not be closed, as event and as return value (0 or 1). */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capacity.h"
 #include "clock.h"
 #include "control.h"
 
@@ -188,6 +189,7 @@ static enum wire_status judge(struct listener *listener, const struct wire_initi
     const struct options *options = listener->options;
     const uint32_t rounds =
         initial->extended && initial->extension.rounds > 1 ? initial->extension.rounds : 1;
+    const uint32_t most = capacity_sessions(listener->domain.fabric);
     enum wire_status status = WIRE_ACCEPTED;
 
     *workload = workload_default();
@@ -209,6 +211,13 @@ static enum wire_status judge(struct listener *listener, const struct wire_initi
         failure_set(reason, -EPROTO,
                     "put makes %" PRIu32 " rounds; at most %u, and the same as other puts", rounds,
                     OPTIONS_SIZES_MAX);
+        return WIRE_REFUSED_ROUNDS;
+    }
+    if (most != 0 && rounds > most / options->sessions) {
+        failure_set(reason, -ENOSPC,
+                    "put makes %" PRIu32 " rounds of %" PRIu32
+                    " sessions, and an endpoint of this provider has room for %" PRIu32 " peers",
+                    rounds, options->sessions, most);
         return WIRE_REFUSED_ROUNDS;
     }
     if (workload->total_bytes > options->total_limit ||

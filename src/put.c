@@ -70,7 +70,7 @@ struct put {
     uint64_t next_buffer;  /* number of the next buffer in the stream */
     uint64_t filled_bytes; /* of the stream, generated */
 
-    struct write *writes; /* workload.depth of them */
+    struct write *writes; /* workload.depth of them, or as many as the provider queues */
     struct ring free_writes;
     struct ring in_flight;
     struct write *deferred; /* built, and the provider did not take it yet */
@@ -827,6 +827,7 @@ struct session *put_create(const struct options *options, const struct fabric *f
     struct put *put = calloc(1, sizeof(*put));
     struct workload workload = options->workload;
     const uint32_t depth = workload.depth;
+    const uint32_t writes = fabric_writes_limit(fabric, depth);
 
     if (put == NULL)
         return NULL;
@@ -837,14 +838,14 @@ struct session *put_create(const struct options *options, const struct fabric *f
     put->base.run_id = run_id;
     put->base.peer_address = options->peer;
     put->buffers = calloc(depth, sizeof(*put->buffers));
-    put->writes = calloc(depth, sizeof(*put->writes));
+    put->writes = calloc(writes, sizeof(*put->writes));
     if (put->buffers == NULL || put->writes == NULL || !ring_init(&put->free_buffers, depth) ||
-        !ring_init(&put->ready, depth) || !ring_init(&put->free_writes, depth) ||
-        !ring_init(&put->in_flight, depth)) {
+        !ring_init(&put->ready, depth) || !ring_init(&put->free_writes, writes) ||
+        !ring_init(&put->in_flight, writes)) {
         put_destroy(&put->base);
         return NULL;
     }
-    for (uint32_t i = 0; i < depth; i++)
+    for (uint32_t i = 0; i < writes; i++)
         ring_push(&put->free_writes, &put->writes[i]);
     return &put->base;
 }

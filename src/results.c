@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "mr_mode.h"
 
 /* The JSON document's format; raised when a name or a meaning changes. doc/engine-json.md. */
 enum { RESULTS_VERSION = 1 };
@@ -299,6 +300,21 @@ static json_t *json_sessions(const struct engine *engine)
     return sessions;
 }
 
+/* The domain's registration modes. */
+static json_t *json_mr_mode(const struct fabric *fabric)
+{
+    json_t *modes = json_array();
+
+    for (unsigned i = 0; i < MR_MODE_NAMES; i++) {
+        uint64_t bit;
+        const char *name = mr_mode_name(i, &bit);
+
+        if ((fabric->mr_mode & bit) != 0)
+            json_array_append_new(modes, json_string(name));
+    }
+    return modes;
+}
+
 static json_t *json_document(const struct engine *engine)
 {
     const struct engine_verdict verdict = engine_judge(engine);
@@ -311,15 +327,16 @@ static json_t *json_document(const struct engine *engine)
     by_round = json_rounds(engine, total);
     add_up(engine, -1, total);
     snprintf(run_id, sizeof(run_id), "0x%016" PRIx64, engine->run_id);
-    document = json_pack("{s:s, s:i, s:s, s:s, s:s, s:b, s:b, s:i, s:i, s:i, s:I, s:o, s:o, s:o}",
-                         "format", "fabtrace-run", "version", RESULTS_VERSION, "role",
-                         engine->options->role == ROLE_GET ? "get" : "put", "provider",
-                         engine->fabric.info->fabric_attr->prov_name, "run_id", run_id, "success",
-                         verdict.success, "cancelled", engine->signal != 0, "sessions_ok",
-                         (int)verdict.ok, "sessions_failed", (int)verdict.failed,
-                         "sessions_cancelled", (int)verdict.cancelled, "initials_dropped",
-                         (json_int_t)verdict.dropped, "sessions", json_sessions(engine), "total",
-                         json_row(&total->row), "rounds", by_round);
+    document = json_pack(
+        "{s:s, s:i, s:s, s:s, s:o, s:s, s:b, s:b, s:i, s:i, s:i, s:I, s:o, s:o, s:o}", "format",
+        "fabtrace-run", "version", RESULTS_VERSION, "role",
+        engine->options->role == ROLE_GET ? "get" : "put", "provider",
+        engine->fabric.info->fabric_attr->prov_name, "mr_mode", json_mr_mode(&engine->fabric),
+        "run_id", run_id, "success", verdict.success, "cancelled", engine->signal != 0,
+        "sessions_ok", (int)verdict.ok, "sessions_failed", (int)verdict.failed,
+        "sessions_cancelled", (int)verdict.cancelled, "initials_dropped",
+        (json_int_t)verdict.dropped, "sessions", json_sessions(engine), "total",
+        json_row(&total->row), "rounds", by_round);
     free(total);
     return document;
 }

@@ -19,10 +19,13 @@ enum {
     SLEEP_MAX_MS = 100,
 };
 
-/* A loop that finds nothing yields; after YIELD_NS of that it sleeps, ever longer. */
+/* A loop that finds nothing yields; after YIELD_NS of that it sleeps, ever longer. The more workers
+ * share a processor, the longer: a hundred that look a thousand times a second leave nothing for
+ * the few that have work, or for the main thread, which all the others wait for at the start. */
 #define YIELD_NS (2 * NS_PER_MS)
 #define BACKOFF_MIN_NS (20 * NS_PER_US)
 #define BACKOFF_MAX_NS NS_PER_MS
+#define BACKOFF_CROWD_MAX 16
 #define CHECK_NS (10 * NS_PER_MS)
 
 /* ---- start ---- */
@@ -463,7 +466,7 @@ static void wait_backoff(struct worker *worker, uint64_t now)
     n = ppoll(&event, 1, &pause, NULL);
     if (n > 0)
         drain_event(worker);
-    if (worker->backoff_ns < BACKOFF_MAX_NS)
+    if (worker->backoff_ns < worker->backoff_max_ns)
         worker->backoff_ns *= 2;
     slept(worker, FABT_SLEEP_KIND_BACKOFF,
           n > 0 ? (uint8_t)FABT_WAKE_CAUSE_KICK : (uint8_t)FABT_WAKE_CAUSE_TIMEOUT);
@@ -485,11 +488,17 @@ static bool may_stop(struct worker *worker)
            !atomic_load_explicit(&worker->inbox_filled, memory_order_acquire);
 }
 
+static uint64_t backoff_max(uint32_t crowd)
+{
+    return BACKOFF_MAX_NS * (crowd > BACKOFF_CROWD_MAX ? BACKOFF_CROWD_MAX : crowd > 0 ? crowd : 1);
+}
+
 static void run(struct worker *worker)
 {
     uint64_t now = clock_now();
 
     worker->backoff_ns = BACKOFF_MIN_NS;
+    worker->backoff_max_ns = backoff_max(worker->config.crowd);
     state_dump_start(&worker->dump, now, FABT_TRACE_ENABLED(worker));
     load_start(&worker->load, now);
     load_check_cpu(&worker->load, worker->config.index);
@@ -507,12 +516,12 @@ static void run(struct worker *worker)
         if (loop.contexts > 0 || loop.sessions > 0) {
             worker->idle_since_ns = 0;
             worker->backoff_ns = BACKOFF_MIN_NS;
-        } else if (any_due(worker)) {
-            sched_yield(); /* a deferred post is tried again, never slept on */
-            now = clock_now();
-            load_yielded(&worker->load, now);
         } else {
-            wait_for_work(worker, now);
+            if (any_due(worker))
+                wait_backoff(worker,
+                             now); /* a deferred post: no event may tell when to try again */
+            else
+                wait_for_work(worker, now);
             now = clock_now();
         }
     }

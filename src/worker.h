@@ -24,6 +24,7 @@ struct worker_config {
     uint32_t index;
     int pinned_cpu;            /* -1: not pinned */
     uint32_t sessions_max;     /* open at a time at most */
+    uint32_t crowd;            /* workers for each processor, rounded down */
     int done_fd;               /* eventfd: 1 is added for each session that closes */
     const atomic_bool *cancel; /* set once: cancel all sessions */
 };
@@ -60,6 +61,7 @@ struct worker {
     uint64_t waits_refused;
     uint64_t idle_since_ns; /* 0: not idle */
     uint64_t backoff_ns;
+    uint64_t backoff_max_ns;
     uint64_t next_check_ns; /* of sessions' time limits */
     struct state_dump dump;
 };

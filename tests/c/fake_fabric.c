@@ -442,6 +442,8 @@ void fake_fabric_open(struct fabric *fabric, struct fake_net *net, const struct 
         .tx_iov_limit = limits->tx_iov,
         .rx_iov_limit = limits->rx_iov,
         .rma_iov_limit = limits->rma_iov,
+        .tx_size = limits->queue,
+        .rx_size = limits->queue,
         .mr_mode = limits->mr_mode,
     };
     assert_non_null(fabric->info);

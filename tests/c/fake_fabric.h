@@ -87,12 +87,13 @@ struct fake_limits {
     uint32_t rma_iov;
     uint64_t mr_mode; /* FI_MR_* */
     const char *provider;
+    uint32_t queue; /* transmits, and receives, of an endpoint */
 };
 
 /* What tcp;ofi_rxm has. */
-#define FAKE_LIMITS        \
-    {                      \
-        4, 4, 4, 0, "fake" \
+#define FAKE_LIMITS              \
+    {                            \
+        4, 4, 4, 0, "fake", 2048 \
     }
 
 struct fake_completion {

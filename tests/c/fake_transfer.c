@@ -82,6 +82,28 @@ static void check_post(struct fake_net *net, const struct fake_post *post, void 
     }
 }
 
+static uint32_t own(const struct fake_list *list, const struct fake_post *post)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < list->count; i++)
+        count +=
+            list->items[i]->owner == post->owner && is_receive(list->items[i]) == is_receive(post);
+    return count;
+}
+
+/* A real provider defers what its queue has no place for; the engine is to know better. */
+static void check_queue(struct fake_net *net, const struct fake_post *post)
+{
+    const uint32_t queue = post->owner->domain->limits->queue;
+    const uint32_t posted =
+        own(&net->finished, post) + own(is_receive(post) ? &net->receives : &net->flying, post);
+
+    if (queue != 0 && posted >= queue)
+        fake_violation(net, "more %s than the queue of %u has places",
+                       is_receive(post) ? "receives" : "transmits", queue);
+}
+
 static bool listed(const struct fake_list *list, const void *context)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -238,6 +260,7 @@ static ssize_t post(struct fid_ep *ep, struct fake_post *draft, void **desc)
     draft->cq = endpoint->cq;
     keep_bytes(draft);
     check_post(net, draft, desc);
+    check_queue(net, draft);
     if (listed(&net->receives, draft->context) || listed(&net->flying, draft->context) ||
         listed(&net->finished, draft->context))
         fake_violation(net, "an operation is posted that has not completed");

@@ -182,6 +182,24 @@ static void every_segment_limit_reaches_the_end(void **state)
     }
 }
 
+static void every_queue_size_reaches_the_end(void **state)
+{
+    static const uint32_t queues[] = {18, 20, 32, 66, 256, 0};
+    struct rig_setup setup = RIG_SETUP;
+
+    (void)state;
+    setup.total_bytes = 6000;
+    for (size_t put = 0; put < COUNT_OF(queues); put++) {
+        for (size_t get = 0; get < COUNT_OF(queues); get++) {
+            setup.seed = 700 + 10 * put + get;
+            setup.order = (enum rig_order)((put + get) % RIG_ORDERS);
+            setup.put.queue = queues[put];
+            setup.get.queue = queues[get];
+            run_to_the_end(&setup);
+        }
+    }
+}
+
 /* Also those that end in the middle of the pattern or of a buffer, and nothing at all. */
 static void every_total_reaches_the_end(void **state)
 {
@@ -372,6 +390,7 @@ int main(void)
         cmocka_unit_test(registering_each_use_reaches_the_end),
         cmocka_unit_test(every_registration_mode_reaches_the_end),
         cmocka_unit_test(every_segment_limit_reaches_the_end),
+        cmocka_unit_test(every_queue_size_reaches_the_end),
         cmocka_unit_test(every_total_reaches_the_end),
         cmocka_unit_test(kept_endpoints_reach_the_end),
         cmocka_unit_test(the_default_run_is_as_described),
