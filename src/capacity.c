@@ -3,9 +3,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+
+#include "parse.h"
 
 /* What a process has open besides: standard streams, libfabric's interfaces, ours, LTTng's. */
 enum { FILES_BASE = 48 };
@@ -14,6 +18,10 @@ enum { FILES_BASE = 48 };
  * always there (measured, doc/limits.md). */
 #define REGION_ENTRY 4400
 #define REGION_BASE (512 * 1024)
+
+/* ofi_rxm's buffers come in chunks of so many, each with headers; a connected session has so many
+ * chunks (86 MiB, measured with 1.17; doc/limits.md). */
+enum { RXM_CHUNK = 1024, RXM_CHUNKS = 5, RXM_HEADERS = 1100 };
 
 #define SHM_FOLDER "/dev/shm"
 #define MIB UINT64_C(1048576)
@@ -107,6 +115,53 @@ static int check_shared_memory(const struct fabric *fabric, const struct options
                        endpoints, need / MIB, left / MIB);
 }
 
+/* A number from the environment that libfabric reads there, too. */
+static uint64_t setting(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    uint64_t value;
+
+    return text != NULL && parse_number(text, 1, UINT32_MAX, &value) == 0 ? value : otherwise;
+}
+
+/* Bytes of memory that are to be had without swapping; UINT64_MAX if the system doesn't say. */
+static uint64_t available_memory(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    uint64_t kib = UINT64_MAX / 1024;
+    char line[128];
+
+    if (file == NULL)
+        return UINT64_MAX;
+    while (fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
+            break;
+    }
+    fclose(file);
+    return kib * 1024;
+}
+
+/* ofi_rxm allocates buffers by the thousand, touched: two times for an endpoint, and more for the
+ * receives of its connections unless their queues are shorter than that. */
+static int check_memory(const struct fabric *fabric, const struct options *options,
+                        struct failure *failure)
+{
+    const uint64_t buffer = setting("FI_OFI_RXM_BUFFER_SIZE", 16384) + RXM_HEADERS;
+    const uint64_t chunks =
+        setting("FI_OFI_RXM_MSG_RX_SIZE", UINT32_MAX) <= RXM_CHUNK / 4 ? 2 : RXM_CHUNKS;
+    const uint64_t need = options->local_sessions * chunks * RXM_CHUNK * buffer;
+    const uint64_t left = available_memory();
+
+    if (strstr(fabric->info->fabric_attr->prov_name, ";ofi_rxm") == NULL || need <= left)
+        return 0;
+    return failure_set(
+        failure, -ENOMEM,
+        "-n: %" PRIu32 " sessions of provider %.40s need about %" PRIu64
+        " MiB of memory, and %" PRIu64 " MiB are left: set FI_OFI_RXM_BUFFER_SIZE=1024 and "
+        "FI_OFI_RXM_MSG_RX_SIZE=64 on both sides, or run fewer sessions",
+        options->local_sessions, fabric->info->fabric_attr->prov_name, need / MIB, left / MIB);
+}
+
 int capacity_check(const struct fabric *fabric, const struct options *options, uint32_t workers,
                    struct failure *failure)
 {
@@ -116,5 +171,7 @@ int capacity_check(const struct fabric *fabric, const struct options *options, u
         rc = check_files(fabric, options, workers, failure);
     if (rc == 0)
         rc = check_shared_memory(fabric, options, failure);
+    if (rc == 0)
+        rc = check_memory(fabric, options, failure);
     return rc;
 }

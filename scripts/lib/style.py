@@ -18,6 +18,7 @@ WITHOUT_SPDX = {"LICENSE", ".gitignore"}
 WITHOUT_SPDX_SUFFIXES = {".json", ".log", ".png", ".svg", ".bin"}
 PYTHON_PROGRAMS = (
     "scripts/bench-engine",
+    "scripts/bench-memory",
     "scripts/chaos",
     "scripts/fabtrace",
     "scripts/fabtrun",
