@@ -4,6 +4,7 @@
 
     generate.py events OUT     C header: enumerations, one argument structure an event
     generate.py provider OUT   LTTng-UST tracepoint definitions
+    generate.py schema OUT     C tables of events and fields, for readers of traces
     generate.py doc OUT        doc/events.md
 
 OUT is written only when its content changes, so that builds stay incremental.
@@ -265,6 +266,26 @@ def make_provider(catalogue: Catalogue) -> str:
     return "\n".join(out)
 
 
+def make_schema(catalogue: Catalogue) -> str:
+    """Tables of events and their fields, to be included by analysis/native/schema.c."""
+    out = [
+        "/* SPDX-License-Identifier: BSD-3-Clause",
+        " * Made by generate.py from catalogue.toml: change that. */",
+        "",
+    ]
+    for event in catalogue["events"]:
+        out.append(f"static const struct schema_field {event['name']}_fields[] = {{")
+        for name, kind, _ in catalogue["common"]["fields"] + event["fields"]:
+            out.append(f'    {{"{name}", "{kind}", SCHEMA_{kind.partition(".")[0].upper()}}},')
+        out += ["};", ""]
+    out.append("static const struct schema_event schema_events[] = {")
+    for event in catalogue["events"]:
+        count = len(catalogue["common"]["fields"] + event["fields"])
+        out.append(f'    {{"{event["name"]}", {event["name"]}_fields, {count}}},')
+    out += ["};", ""]
+    return "\n".join(out)
+
+
 LEVEL_ORDER = [
     "EMERG",
     "ALERT",
@@ -383,6 +404,7 @@ def make_doc(catalogue: Catalogue) -> str:
 MAKERS: dict[str, Callable[[Catalogue], str]] = {
     "events": make_events,
     "provider": make_provider,
+    "schema": make_schema,
     "doc": make_doc,
 }
 

@@ -11,11 +11,19 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from fabtrace import VERSION
-from fabtrace.errors import EXIT_USAGE, FabtraceError
+from fabtrace.errors import (
+    EXIT_FAILURE,
+    EXIT_USAGE,
+    FabtraceError,
+    StrangeTrace,
+    UnsoundTrace,
+)
 from fabtrace.record import command, recover
 from fabtrace.views import (
     check,
@@ -83,14 +91,36 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@contextmanager
+def shown_problems() -> Iterator[list[str]]:
+    """Show what the reader warns of, a line each; yields a list of parts that could not be read."""
+    unsound: list[str] = []
+    others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        if not issubclass(category, UnsoundTrace | StrangeTrace):
+            others(message, category, *rest)
+            return
+        print(f"fabtrace: warning: {message}", file=sys.stderr)
+        if issubclass(category, UnsoundTrace):
+            unsound.append(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UnsoundTrace)
+        warnings.simplefilter("always", StrangeTrace)
+        warnings.showwarning = show  # type: ignore[assignment]  # takes keywords too
+        yield unsound
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its errors become one line on stderr and an exit code."""
     options = make_parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
     try:
-        code = run(options)
+        with shown_problems() as unsound:
+            code = run(options)
         sys.stdout.flush()
-        return code
+        return code or (EXIT_FAILURE if unsound else 0)
     except FabtraceError as error:
         print(f"fabtrace: {error}", file=sys.stderr)
         return error.exit_code

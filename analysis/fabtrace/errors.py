@@ -18,3 +18,11 @@ class FabtraceError(Exception):
     def __init__(self, message: str, exit_code: int = EXIT_FAILURE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class UnsoundTrace(UserWarning):
+    """A trace of which a part could not be read: the rest is shown, and the exit code is 1."""
+
+
+class StrangeTrace(UserWarning):
+    """A trace with something in it that does not belong there; all of its events are read."""

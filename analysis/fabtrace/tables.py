@@ -160,10 +160,17 @@ class Discarded:
 
 @dataclass(frozen=True)
 class Problem:
-    """A part of a trace that could not be read, and why: one line of text, names its file."""
+    """Something that does not belong in a trace, or a part of it that could not be read, and why.
+
+    `harmless`: no event is missing because of it.
+    """
 
     path: str
     text: str
+    harmless: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}"
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def commands(source: Path, cache: Path) -> dict[str, list[str | Path]]:
     # Tests of one folder use helpers of another.
     mypy: list[str | Path] = [
         "env",
-        "MYPYPATH=tests/python:scripts/lib",
+        "MYPYPATH=tests/python:tests/damage:scripts/lib",
         *python,
         "mypy",
         "--strict",

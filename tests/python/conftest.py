@@ -14,7 +14,8 @@ import pytest
 from lttng_private import PrivateLttng, Unavailable
 
 SOURCE = Path(__file__).resolve().parents[2]
-EMIT = Path(os.environ.get("FABT_BUILD", SOURCE / "build")).resolve() / "tests/tools/emit"
+BUILD = Path(os.environ.get("FABT_BUILD", SOURCE / "build")).resolve()
+EMIT = BUILD / "tests/tools/emit"
 
 Emitted = Callable[..., Path]
 

@@ -140,13 +140,14 @@ class PrivateLttng:
         commands: Sequence[Sequence[str | Path]],
         loglevel: str = "DEBUG",
         check: bool = True,
+        buffers: Sequence[str] = ("--subbuf-size=1M",),
     ) -> None:
         """Record `commands`, all running at once, into the folder `output`."""
         self._sessions += 1
         name = f"test-{os.getpid()}-{self._sessions}"
         self.run(["lttng", "create", name, f"--output={output}"])
         try:
-            self.run(["lttng", "enable-channel", "-u", "-s", name, "--subbuf-size=1M", "c"])
+            self.run(["lttng", "enable-channel", "-u", "-s", name, *buffers, "c"])
             enable = ["lttng", "enable-event", "-u", "-s", name, "-c", "c", "fabt:*"]
             self.run([*enable, f"--loglevel={loglevel}"])
             self.run(["lttng", "start", name])

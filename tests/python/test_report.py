@@ -13,7 +13,7 @@ from typing import Any
 
 import oracle
 import pytest
-from conftest import SOURCE, Emitted
+from conftest import BUILD, SOURCE, Emitted
 from fabtrace.views import report_text
 from rich.console import Console
 
@@ -35,7 +35,7 @@ def fabtrace(
     done = subprocess.run(
         [sys.executable, "-m", "fabtrace", *map(str, words)],
         cwd=SOURCE / "analysis",
-        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **extra},
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "FABT_BUILD": str(BUILD), **extra},
         capture_output=True,
         text=True,
     )
