@@ -32,8 +32,8 @@ static const struct provider_files {
     const char *provider;
     uint32_t worker, session;
 } files_of[] = {
-    {"tcp;ofi_rxm", 10, 8}, {"net;ofi_rxm", 10, 8}, {"net", 10, 4}, {"tcp", 10, 4},
-    {"sockets", 12, 8},     {"udp;ofi_rxd", 10, 3}, {"shm", 4, 1},
+    {"tcp;ofi_rxm", 10, 11}, {"net;ofi_rxm", 10, 11}, {"net", 10, 4}, {"tcp", 10, 4},
+    {"sockets", 12, 8},      {"udp;ofi_rxd", 10, 3},  {"shm", 4, 1},
 };
 
 void capacity_raise_descriptors(void)
@@ -142,13 +142,14 @@ static uint64_t available_memory(void)
 }
 
 /* ofi_rxm allocates buffers by the thousand, touched: two times for an endpoint, and more for the
- * receives of its connections unless their queues are shorter than that. */
+ * receives of its connections unless their queues are shorter than that, as those of net are. */
 static int check_memory(const struct fabric *fabric, const struct options *options,
                         struct failure *failure)
 {
     const uint64_t buffer = setting("FI_OFI_RXM_BUFFER_SIZE", 16384) + RXM_HEADERS;
-    const uint64_t chunks =
-        setting("FI_OFI_RXM_MSG_RX_SIZE", UINT32_MAX) <= RXM_CHUNK / 4 ? 2 : RXM_CHUNKS;
+    const bool short_queue = strcmp(fabric->info->fabric_attr->prov_name, "net;ofi_rxm") == 0 ||
+                             setting("FI_OFI_RXM_MSG_RX_SIZE", UINT32_MAX) <= RXM_CHUNK / 4;
+    const uint64_t chunks = short_queue ? 2 : RXM_CHUNKS;
     const uint64_t need = options->local_sessions * chunks * RXM_CHUNK * buffer;
     const uint64_t left = available_memory();
 
