@@ -655,7 +655,7 @@ unsigned engine_close(struct engine *engine)
         engine->sessions[i]->class->destroy(engine->sessions[i]);
     engine->leaks += fabric_close(&engine->fabric);
     watchdog_stop(&engine->watchdog);
-    fabt_trace_writer_end();
+    engine_trace_ends(engine);
     close_fd(engine->epoll_fd);
     close_fd(engine->done_fd);
     close_fd(engine->signal_fd);

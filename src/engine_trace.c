@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 void engine_trace_process(const struct engine *engine, uint8_t cause)
@@ -92,4 +93,23 @@ void engine_trace_end(const struct engine *engine)
     FABT_TRACE(process_end, .exit_code = verdict.success ? 0 : 1, .ok = verdict.ok,
                .failed = verdict.failed, .cancelled = verdict.cancelled,
                .dropped = (uint32_t)verdict.dropped);
+}
+
+/* Long enough for a consumer to empty full buffers, too short to be noticed at a program's end. */
+#define REPEAT_NS (10 * NS_PER_MS)
+
+void engine_trace_ends(struct engine *engine)
+{
+    const struct timespec pause = {.tv_nsec = REPEAT_NS};
+    struct fabt_writer own;
+
+    fabt_trace_writer_end(&own);
+    for (unsigned pass = 0; pass < 2 && FABT_TRACE_ENABLED(emitted); pass++) {
+        nanosleep(&pause, NULL);
+        for (uint32_t i = 0; i < engine->workers_count; i++) {
+            if (engine->workers[i].ended.id != 0)
+                fabt_trace_writer_repeat_end(&engine->workers[i].ended);
+        }
+        fabt_trace_writer_repeat_end(&own);
+    }
 }

@@ -16,6 +16,9 @@ void engine_trace_infos(const struct engine *engine);
 /* Once a second: who we are, for traces that started late. */
 void engine_trace_state_dump(struct engine *engine, uint64_t now);
 
+/* How much this process has written: its very last events, which are repeated for all threads. */
+void engine_trace_ends(struct engine *engine);
+
 /* How it ended. */
 void engine_trace_end(const struct engine *engine);
 

@@ -557,6 +557,6 @@ static void *worker_main(void *argument)
     FABT_TRACE(queue_watch, .worker = worker->config.index, .watch = FABT_WATCH_LEFT,
                .fd = worker->cq_fd);
     trace_stats(worker);
-    fabt_trace_writer_end();
+    fabt_trace_writer_end(&worker->ended);
     return NULL;
 }

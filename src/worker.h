@@ -64,6 +64,7 @@ struct worker {
     uint64_t backoff_max_ns;
     uint64_t next_check_ns; /* of sessions' time limits */
     struct state_dump dump;
+    struct fabt_writer ended; /* what the thread has written, once it has ended */
 };
 
 /* Open the queue and start the thread. On failure nothing is left behind. */

@@ -18,7 +18,7 @@ void fabt_trace_writer_start(uint32_t instance, uint32_t thread)
     fabt_writer.id = instance * FABT_WRITER_THREADS + thread % FABT_WRITER_THREADS;
 }
 
-void fabt_trace_writer_end(void)
+static void write_emitted(void)
 {
     /* `emitted` itself comes last and counts one less than it will have been: it can't count
      * itself. */
@@ -27,6 +27,21 @@ void fabt_trace_writer_end(void)
             continue;
         FABT_TRACE(emitted, .event = (uint8_t)event, .count = fabt_writer.seq[event]);
     }
+}
+
+void fabt_trace_writer_end(struct fabt_writer *ended)
+{
+    write_emitted();
+    *ended = fabt_writer;
+}
+
+void fabt_trace_writer_repeat_end(struct fabt_writer *ended)
+{
+    const struct fabt_writer own = fabt_writer;
+
+    fabt_writer = *ended;
+    fabt_trace_writer_end(ended);
+    fabt_writer = own;
 }
 
 uint32_t fabt_trace_make_instance(void)

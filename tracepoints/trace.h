@@ -36,8 +36,13 @@ extern _Thread_local struct fabt_writer fabt_writer;
  */
 void fabt_trace_writer_start(uint32_t instance, uint32_t thread);
 
-/* Write the `emitted` events: what a complete trace of this thread holds. */
-void fabt_trace_writer_end(void);
+/* Write the `emitted` events: what a complete trace of this thread holds. `ended` gets the writer
+ * as it then is. */
+void fabt_trace_writer_end(struct fabt_writer *ended);
+
+/* Write them again, for a thread that has ended: where its last events were lost, these were lost
+ * too, and without them a loss has no number. */
+void fabt_trace_writer_repeat_end(struct fabt_writer *ended);
 
 /* An instance number for this process: random, 22 bits, never 0. */
 uint32_t fabt_trace_make_instance(void);

@@ -19,10 +19,12 @@ WITHOUT_SPDX_SUFFIXES = {".json", ".log", ".png", ".svg", ".bin"}
 PYTHON_PROGRAMS = (
     "scripts/bench-engine",
     "scripts/bench-memory",
+    "scripts/bench-tracepoints",
     "scripts/chaos",
     "scripts/fabtrace",
     "scripts/fabtrun",
     "scripts/fuzz",
+    "scripts/soak-loss",
     "scripts/lib/configure",
 )
 

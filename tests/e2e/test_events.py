@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import time
@@ -16,7 +18,7 @@ import bt2
 import oracle
 import pytest
 from lttng_private import PrivateLttng, Unavailable
-from world import SECONDS, World
+from world import BUILD, SANITIZER, SECONDS, SOURCE, World
 
 from fabtrace import catalogue
 
@@ -393,3 +395,33 @@ def test_traces_that_start_late(daemon_world: World, tmp_path: Path, wait: list[
     pair.cancel()
     for name in ("first", "second"):
         check_identified(read(tmp_path / name), 3, 2)
+
+
+def test_losses_are_told_exactly(world: World) -> None:
+    """
+    Description: nothing is lost with the usual buffers; with tiny ones what is said to be lost is what
+    another recording of the same run has more, by thread, name and time.
+    """
+    options = ["--seconds", "1", "--small-seconds", "1.5", "--sessions", "2", "--buffers", "4Kx2"]
+    done = world.run(SOURCE / "scripts" / "soak-loss", *options, "--build", str(BUILD))
+    assert done.code == 0, done.out + done.err
+    assert re.search(r"^whole: [\d,]+ events .*, 0 problems$", done.out, re.M)
+    assert re.search(r"^small: [\d,]+ events lost, 0 problems$", done.out, re.M)
+
+
+def test_a_switched_off_tracepoint_is_three_instructions(tmp_path: Path) -> None:
+    """A load, a test, a branch: no argument is computed. Counted, not timed."""
+    if shutil.which("valgrind") is None or SANITIZER:
+        pytest.skip("needs valgrind, and a program without sanitizer")
+    counts = {}
+    for mode in ("empty", "off"):
+        for rounds in (10_000, 110_000):
+            out = tmp_path / f"{mode}-{rounds}"
+            tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
+            cost = [str(BUILD / "tests" / "tools" / "cost"), mode, str(rounds)]
+            subprocess.run([*tool, *cost], check=True, capture_output=True)
+            (total,) = re.findall(r"^totals: (\d+)", out.read_text(), re.M)
+            counts[mode, rounds] = int(total)
+    loops = {mode: counts[mode, 110_000] - counts[mode, 10_000] for mode in ("empty", "off")}
+    # Other threads execute a few hundred instructions more or less.
+    assert round((loops["off"] - loops["empty"]) / 100_000, 1) <= 3

@@ -172,6 +172,7 @@ static int usage(void)
 int main(int argc, char **argv)
 {
     const char *mode = argc < 3 ? "" : argv[1];
+    struct fabt_writer ended;
     char *end;
     uint64_t count;
 
@@ -204,6 +205,6 @@ int main(int argc, char **argv)
     } else {
         return usage();
     }
-    fabt_trace_writer_end();
+    fabt_trace_writer_end(&ended);
     return 0;
 }

@@ -395,15 +395,17 @@ static void close_end(struct stage *stage, struct end *end, uint8_t receive_kind
 
 static void end_process(struct stage *stage, struct worker *worker, enum hat main_hat)
 {
+    struct fabt_writer ended;
+
     load(stage, worker, 100000, 100000, 0);
     FABT_TRACE(migrate, .worker = 0, .from_cpu = 0, .to_cpu = 1);
     FABT_TRACE(worker_stats, .worker = 0, .loops = worker->load.loops, .loops_no_completion = 100,
                .loops_no_session = 50, .waits = 9, .waits_refused = 2, .sleeps = 7, .migrations = 1,
                .sessions = SESSIONS);
-    fabt_trace_writer_end();
+    fabt_trace_writer_end(&ended);
     wear(stage, main_hat);
     FABT_TRACE(process_end, .exit_code = 0, .ok = SESSIONS);
-    fabt_trace_writer_end();
+    fabt_trace_writer_end(&ended);
 }
 
 static void begin(struct stage *stage)

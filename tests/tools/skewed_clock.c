@@ -3,7 +3,8 @@
  * A clock plugin for LTTng-UST: the clock of another host. Events of the process that loads it (by
  * LTTNG_UST_CLOCK_PLUGIN) are stamped with
  *
- *     CLOCK_MONOTONIC + FABT_CLOCK_OFFSET_NS + FABT_CLOCK_DRIFT_PPM / 10^6 * (time since it was loaded) */
+ *     CLOCK_MONOTONIC + FABT_CLOCK_OFFSET_NS + FABT_CLOCK_DRIFT_PPM / 10^6 * (time since it was
+ * loaded) */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
