@@ -39,7 +39,9 @@ def source_files(source: Path) -> Iterator[Path]:
             and name not in {".git", "__pycache__"}
             and not name.endswith("_cache")
         )
-        yield from (Path(folder, name) for name in sorted(names) if not name.endswith(".pyc"))
+        for name in sorted(names):
+            if name != ".git" and not name.endswith(".pyc"):
+                yield Path(folder, name)
 
 
 def commands(source: Path, cache: Path) -> dict[str, list[str | Path]]:
