@@ -116,9 +116,9 @@ def test_fragments_equal_brute_force(seed: int) -> None:
     assert found.bytes == sum(row[3] for rows in seen.values() for row in rows)
     together = []
     for rows in whole.values():
-        ends = [times[row[1]][1] for row in rows]
-        if None not in ends:
-            together.append(max(end for end in ends if end) - min(times[row[1]][0] for row in rows))
+        known = [end for row in rows if (end := times[row[1]][1]) is not None]
+        if len(known) == len(rows):
+            together.append(max(known) - min(times[row[1]][0] for row in rows))
     assert sorted(found.together_ns.tolist()) == sorted(together)
     assert found.histogram == {
         n: sum(len(rows) == n for rows in seen.values()) for n in {len(r) for r in seen.values()}

@@ -16,7 +16,8 @@ Times = npt.NDArray[np.int64]
 def theta(times: Times, offset_ns: int, drift: float) -> Times:
     """How far clock B is ahead when clock A shows `times`."""
     since = (times - START_NS).astype(np.float64)
-    return offset_ns + np.rint(drift * since).astype(np.int64)
+    drifted: Times = np.rint(drift * since).astype(np.int64)
+    return offset_ns + drifted
 
 
 def b_at(times: Times, offset_ns: int, drift: float) -> Times:

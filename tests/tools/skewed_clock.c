@@ -3,8 +3,8 @@
  * A clock plugin for LTTng-UST: the clock of another host. Events of the process that loads it (by
  * LTTNG_UST_CLOCK_PLUGIN) are stamped with
  *
- *     CLOCK_MONOTONIC + FABT_CLOCK_OFFSET_NS + FABT_CLOCK_DRIFT_PPM / 10^6 * (time since it was
- * loaded) */
+ *     CLOCK_MONOTONIC + FABT_CLOCK_OFFSET_NS
+ *         + FABT_CLOCK_DRIFT_PPM / 10^6 * (time since FABT_CLOCK_ORIGIN_NS) */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 void lttng_ust_clock_plugin_init(void);
 
-static uint64_t loaded_ns;
+static uint64_t origin_ns;
 static int64_t offset_ns;
 static int64_t drift_ppm;
 
@@ -29,7 +29,7 @@ static uint64_t monotonic(void)
 static uint64_t skewed(void)
 {
     const uint64_t now = monotonic();
-    const int64_t drifted = (int64_t)(now - loaded_ns) * drift_ppm / 1000000;
+    const int64_t drifted = (int64_t)(now - origin_ns) * drift_ppm / 1000000;
 
     return now + (uint64_t)(offset_ns + drifted);
 }
@@ -64,7 +64,7 @@ static int64_t number_of(const char *variable)
 
 void lttng_ust_clock_plugin_init(void)
 {
-    loaded_ns = monotonic();
+    origin_ns = (uint64_t)number_of("FABT_CLOCK_ORIGIN_NS");
     offset_ns = number_of("FABT_CLOCK_OFFSET_NS");
     drift_ppm = number_of("FABT_CLOCK_DRIFT_PPM");
     if (lttng_ust_trace_clock_set_read64_cb(skewed) != 0 ||

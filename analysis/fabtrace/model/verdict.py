@@ -14,8 +14,12 @@ then. So a finding is ranked by how many times its share of the time exceeds wha
     memory, provider 50 %    somebody has to wait for something
     set_up           50 %    a session lasts longer than its handshake
 
-A wait for memory is the peer's fault only as far as the peer itself is not held up: what the other
-end's worker spent off its processor, busy with others or registering is subtracted.
+All shares but that of off_cpu are of the time in which the workers had their processors, so that a machine
+that is busy with something else does not hide what would hold the run up on an idle one.
+
+A wait for memory is the peer's fault only as far as the peer itself is not held up: of it counts the share
+of the other end's time that this one merely waited for writes, and was not off its processor, busy with
+others or registering.
 """
 
 from __future__ import annotations
@@ -77,7 +81,7 @@ LEAST = 0.005  # what takes less is not worth a line
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause: its share of the wall time of the sessions of a process, and the figures behind it."""
+    """A cause in a process: its share of the sessions' time (see above), and the figures behind it."""
 
     cause: str
     process: str
@@ -111,10 +115,15 @@ class Case:
     accounts: Accounts
     run: Run
 
-    def mean(self, share: Callable[[SessionAccount], float]) -> float:
-        """A share, over all sessions, weighted by their time."""
+    def of_wall(self, share: Callable[[SessionAccount], float]) -> float:
+        """A share of the wall time of all sessions."""
         whole = sum(account.wall_ns for account in self.sessions)
         return sum(share(a) * a.wall_ns for a in self.sessions) / whole if whole else 0.0
+
+    def mean(self, share: Callable[[SessionAccount], float]) -> float:
+        """A share, given of the wall time, of the time in which the workers had their processors."""
+        running = 1.0 - self.of_wall(off_cpu)
+        return min(1.0, self.of_wall(share) / running) if running > 0 else 0.0
 
     def worst(self, share: Callable[[SessionAccount], float]) -> SessionAccount:
         """The session that has most of something."""
@@ -145,16 +154,17 @@ def find(run: Run, accounts: Accounts) -> list[Finding]:
 # ------------------------------------------------------------------- one function a cause
 
 
+def off_cpu(account: SessionAccount) -> float:
+    """The share of a session's time in which its worker was off its processor."""
+    return account.share(parts=[OFF_CPU])
+
+
 def look_off_cpu(case: Case) -> Finding:
     """Workers that were off their processors while sessions waited for them."""
-
-    def share(account: SessionAccount) -> float:
-        return account.share(parts=[OFF_CPU])
-
-    worst = case.worst(share)
+    worst, mean = case.worst(off_cpu), case.of_wall(off_cpu)
     text = (
-        f"workers of {case.process.label} are off their processor {percent(case.mean(share))} of "
-        f"their sessions' time"
+        f"workers of {case.process.label} are off their processor {percent(mean)} of their "
+        f"sessions' time"
     )
     for account in case.workers:
         if account.worker.number == worst.session.worker:
@@ -163,7 +173,7 @@ def look_off_cpu(case: Case) -> Finding:
             text += (
                 f" and was preempted or gave way {forced:,} times in {account.wall_ns / 1e9:.1f} s"
             )
-    return Finding("off_cpu", case.process.label, case.mean(share), text)
+    return Finding("off_cpu", case.process.label, mean, text)
 
 
 def who_else(case: Case, account: WorkerAccount) -> str:
@@ -242,7 +252,7 @@ def look_payload(case: Case) -> Finding:
     mean = case.mean(lambda account: account.share("payload", [OWN]))
     what = "making" if case.process.role == "put" else "verifying"
     payload = sum(account.session.payload_bytes for account in case.sessions)
-    spent = mean * sum(account.wall_ns for account in case.sessions)
+    spent = sum(account.share("payload", [OWN]) * account.wall_ns for account in case.sessions)
     speed = f" at {payload / 2**20 / (spent / 1e9):,.0f} MiB/s" if spent else ""
     text = f"{case.process.label} spends {percent(mean)} {what} payload{speed}"
     return Finding("payload", case.process.label, mean, text)
@@ -252,7 +262,7 @@ def look_posting(case: Case) -> Finding:
     """Posting calls."""
     mean = case.mean(lambda account: account.share("posting", [OWN]))
     posts = sum(account.session.counters["ops_posted"] for account in case.sessions)
-    spent = mean * sum(account.wall_ns for account in case.sessions)
+    spent = sum(account.share("posting", [OWN]) * account.wall_ns for account in case.sessions)
     each = f", {spent / posts / 1e3:.2f} µs a post" if posts else ""
     text = (
         f"{case.process.label} spends {percent(mean)} in posting calls of "
@@ -287,12 +297,12 @@ def look_memory(case: Case) -> Finding | None:
 
     def share(account: SessionAccount) -> float:
         peer = account.session.peer
-        return max(0.0, starved(case, account) - (held_up.get(peer.key, 0.0) if peer else 0.0))
+        return starved(case, account) * (1.0 - (held_up.get(peer.key, 0.0) if peer else 0.0))
 
     worst, mean = case.worst(share), case.mean(share)
     name = worst.session.label
     without = percent(case.mean(lambda account: starved(case, account)))
-    text = f"{case.process.label} lacks target memory {without} of its sessions' time"
+    text = f"{case.process.label} lacks target memory {without} of the time that its workers run"
     flow = case.flows.get(worst.session.key)
     if flow is not None and flow.offered_bytes and worst.session.elapsed_ns:
         turn_ns = (

@@ -30,9 +30,9 @@ Columns = dict[str, npt.NDArray[Any]]
 
 DESCRIPTION = """\
 Write the operations (posts joined with their completions), sessions, workers and states of a trace, and
-with --events single events as they are, as tables: csv (a file a table, in a folder), npz (numpy, one file) or
-hdf5 (one file). Names have their units; times are ns since the Unix epoch, aligned between hosts; an unknown
-time is empty in csv and -2^63 elsewhere. doc/export.md lists the columns.
+with --events single events as they are, as tables: csv (a file a table, in a folder), npz (numpy, one file)
+or hdf5 (one file). Names have their units; times are ns since the Unix epoch, aligned between hosts; an
+unknown time is empty in csv and -2^63 elsewhere. doc/export.md lists the columns.
 """
 
 EPILOG = """\

@@ -32,11 +32,12 @@ from fabtrace.views.view import Document, View, head, needs_operations, print_ti
 VERSION = 1
 DIMENSIONS = ("kind", "session", "worker", "size", "time")
 
-DESCRIPTION = f"""\
+DESCRIPTION = """\
 Exact percentiles of how long operations took, from the posting call to the completion, up to p99.99 and the
 maximum: by kind of operation, and with --by within each kind by session, worker, size or window of time.
-With both ends in the trace also how long messages took one way. Percentiles are nearest rank.
-({DEFINITION}.)
+With both ends in the trace also how long messages took one way. Percentiles are nearest rank. Only
+operations that completed well and whose post is in the trace count; the latency of a receive is how long
+it waited for its message.
 """
 
 EPILOG = """\

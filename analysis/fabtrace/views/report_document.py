@@ -115,6 +115,7 @@ def clock_row(link: ClockLink) -> Document:
         "messages_from_clock": link.messages[1],
         "offset_us": None if skew is None else (skew.base_ns + skew.offset_ns) / 1e3,
         "at_ns": None if skew is None else skew.origin_ns,
+        "last_ns": None if skew is None else skew.last_ns,
         "drift_ppm": None if skew is None else skew.drift * 1e6,
         "margin_us": None if skew is None else skew.margin_ns / 1e3,
         "bound_us": max(skew.bound_ns) / 1e3 if skew is not None and finite else None,
