@@ -186,6 +186,7 @@ def test_ctrl_c_on_a_terminal(world: World, trace: Path, tmp_path: Path) -> None
     os.close(terminal)
     assert os.waitstatus_to_exitcode(status) == 5, text
     assert log.read_text().split() == ["INT", "TERM"]
+    assert re.search(rb"recording \d+ s: .*\d MB, 0 lost so far", text)
     assert b" 0 lost" in text and len(event_names(trace)) > 1000
 
 

@@ -23,6 +23,15 @@ def test_buffers_are_usual_when_there_is_room() -> None:
     assert buffers.choose("light", None, 2, 4 * GIB) == (Buffers(256 * KIB, 4), "")
 
 
+def test_many_processors_get_smaller_rings() -> None:
+    """All together at most 2 GiB, without a remark: that is as it should be."""
+    assert buffers.choose("ops", None, 64, 64 * GIB) == (Buffers(4 * MIB, 8), "")
+    assert buffers.choose("ops", None, 128, 64 * GIB) == (Buffers(2 * MIB, 8), "")
+    assert buffers.choose("ops", None, 1024, 64 * GIB) == (Buffers(512 * KIB, 4), "")
+    assert buffers.choose("ops", None, 9999, 64 * GIB) == (Buffers(512 * KIB, 4), "")
+    assert buffers.choose("ops", Buffers(4 * MIB, 8), 128, 64 * GIB)[0] == Buffers(4 * MIB, 8)
+
+
 def test_buffers_shrink_to_half_the_room_and_say_so() -> None:
     """A container's 64 MiB: two processors may have 32 MiB together."""
     chosen, remark = buffers.choose("ops", None, 2, 64 * MIB)

@@ -22,6 +22,7 @@ GIB = 1 << 30
 
 SHM = Path("/dev/shm")
 DISK_MIN_BYTES = 64 * MIB  # less is refused
+TOTAL_MAX_BYTES = 2 * GIB  # of all rings: they are filled with zeros first, and stay in memory
 DISK_LOW_BYTES = 1 * GIB  # less is mentioned: an `ops` trace of a default session has about 30 MB
 
 
@@ -100,9 +101,13 @@ def choose(
 ) -> tuple[Buffers, str]:
     """The buffers for a level, and a remark when they had to be smaller than usual.
 
-    Half of the room stays free: the shm provider keeps its queues in /dev/shm too.
+    Half of the room stays free: the shm provider keeps its queues in /dev/shm too. With many
+    processors, of which a run keeps but a few busy, rings are smaller from the start.
     """
-    ladder = (wanted,) if wanted else _SMALL if level == "light" else _LARGE
+    ladder: tuple[Buffers, ...] = _SMALL if level == "light" else _LARGE
+    ladder = tuple(b for b in ladder if b.ring_bytes * processors <= TOTAL_MAX_BYTES) or ladder[-1:]
+    if wanted:
+        ladder = (wanted,)
     share = room if wanted else room // 2
     for buffers in ladder:
         if buffers.ring_bytes * processors <= share:

@@ -20,6 +20,7 @@ def show(text: str) -> None:
     try:
         width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
     except OSError:
-        width = WIDTH
+        width = 0
+    width = width if width > 0 else WIDTH
     sys.stderr.write(f"\r{text[:width]}\x1b[K\r")
     sys.stderr.flush()
