@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,19 @@ def test_sizes_that_cannot_be_are_not_believed(folder: Path) -> None:
     for content, total in ((0, 0), (8, 1 << 63), (1 << 63, 1 << 63), (2000, 1000), (672, 675)):
         head = packets.HEADER.pack(packets.STREAM_MAGIC, UUID, 0, 1, 0, 0, content, total, 0, 0, 0)
         assert packets.read(write(folder, head + b"\0" * 500)).packets == []
+
+
+def test_packets_taken_while_they_were_filled_get_an_end(folder: Path) -> None:
+    """In the middle the next one's begin, at the end some time after the last event."""
+    unfinished = bytearray(packet(0))
+    unfinished[packets.END_OFFSET : packets.END_OFFSET + 8] = bytes(8)
+    path = write(folder, bytes(unfinished), packet(1), bytes(unfinished))
+    packets.close_open(path)
+    assert [item.end for item in packets.read(path).packets][:2] == [1100, 1190]
+    assert packets.read(path).packets[2].end > 10**9
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    assert now <= packets.latest(now - 1) < now + 60 * 10**9
+    assert packets.latest(now + 5 * 10**9) > now + 10**10
 
 
 # ------------------------------------------------------------------------------ trimming

@@ -11,7 +11,7 @@ import re
 import time
 from pathlib import Path
 
-from fabtrace import check
+from fabtrace import metadata
 from fabtrace.errors import FabtraceError
 from fabtrace.record import buffers, packets
 from fabtrace.record.lttng import Client, LttngError
@@ -29,14 +29,14 @@ _FOLDER = re.compile(r"([a-z]+)-\d{8}-\d{6}-\d+")
 def coverage(folder: Path) -> Coverage | None:
     """What a snapshot covers, from its packets' headers; None if there is nothing in it."""
     begins, overwritten, ends, size = [], [], [], 0
-    for metadata in folder.rglob("metadata"):
-        text = check.read_metadata(metadata)
+    for file in folder.rglob("metadata"):
+        text = metadata.read_metadata(file)
         found = re.search(r"clock\s*{[^}]*?\boffset\s*=\s*(\d+)", text)
-        if found is None or not check.laid_out_as_lttng_does(text):
+        if found is None or not metadata.laid_out_as_lttng_does(text):
             continue
         offset = int(found[1])
-        for path in metadata.parent.iterdir():
-            if not path.is_file() or path == metadata:
+        for path in file.parent.iterdir():
+            if not path.is_file() or path == file:
                 continue
             kept = [packet for packet in packets.read(path).packets if packet.holds_events]
             if not kept:

@@ -9,6 +9,7 @@ one, and Babeltrace then reads nothing of the file at all.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,10 @@ from typing import BinaryIO
 
 STREAM_MAGIC = 0xC1FC1FC1
 # magic, uuid, stream id, stream instance id | begin, end, content and packet size in bits, number
-# of the packet, events discarded so far, processor: what check.STREAM_HEADER has, and three more.
+# of the packet, events discarded so far, processor: what fabtrace.packets.STREAM_HEADER has, and three more.
 HEADER = struct.Struct("<I16sIQQQQQQQI")
+END_OFFSET = 40  # of `end` in it
+HOUR_NS, DAY_NS = 3600 * 10**9, 86400 * 10**9
 INDEX_HEADER_BYTES = 16
 # An index entry, big-endian: offset, packet and content size in bits, begin, end, events discarded,
 # stream id, stream instance id, number.
@@ -34,7 +37,7 @@ class Packet:
     content_bytes: int
     uuid: bytes
     begin: int
-    end: int  # 0: taken from a ring, where it was still being filled
+    end: int
     number: int
     discarded: int  # LTTng's own count; not exact
     processor: int
@@ -123,6 +126,28 @@ def _next_magic(file: BinaryIO, offset: int, size: int) -> int:
             break
         offset += SEARCH_BYTES - len(magic) + 1
     return size
+
+
+def close_open(path: Path) -> None:
+    """Give an end to packets that were still being filled when they were taken from a ring.
+
+    They have 0 there, and a packet that ends before it begins is damaged. The next one's begin is as
+    late as they can have ended; of the last one nothing is known but that it was before now.
+    """
+    found = read(path).packets
+    with path.open("r+b") as file:
+        for packet, following in zip(found, [*found[1:], None]):
+            if packet.end < packet.begin:
+                end = following.begin if following else latest(packet.begin)
+                file.seek(packet.offset + END_OFFSET)
+                file.write(struct.pack("<Q", end))
+
+
+def latest(begin: int) -> int:
+    """A time that no event of a packet with this begin is later than."""
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    # After a reboot, or with a clock of its own (LTTNG_UST_CLOCK_PLUGIN), ours says nothing.
+    return now if 0 <= now - begin < DAY_NS else begin + HOUR_NS
 
 
 @dataclass(frozen=True)

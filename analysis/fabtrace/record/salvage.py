@@ -22,7 +22,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fabtrace import check
+from fabtrace import metadata
 from fabtrace.errors import FabtraceError
 from fabtrace.record import packets
 from fabtrace.record.buffers import format_size
@@ -99,17 +99,17 @@ def salvage(ring: Path | None, folder: Path) -> Findings:
     findings = Findings()
     if ring is not None and ring.is_dir():
         _merge_ring(ring, folder, findings)
-    for metadata in sorted(folder.rglob("metadata")):
-        if _is_lttng(metadata) and (ring is None or ring not in metadata.parents):
-            for path in _stream_files(metadata.parent):
+    for file in sorted(folder.rglob("metadata")):
+        if _is_lttng(file) and (ring is None or ring not in file.parents):
+            for path in _stream_files(file.parent):
                 _trim(path, folder, findings)
     return findings
 
 
-def _is_lttng(metadata: Path) -> bool:
+def _is_lttng(path: Path) -> bool:
     """Whether packets are laid out as we know them: else nothing is to be cut."""
     with contextlib.suppress(FabtraceError):
-        return check.laid_out_as_lttng_does(check.read_metadata(metadata))
+        return metadata.laid_out_as_lttng_does(metadata.examine_metadata(path)[0])
     return False
 
 
@@ -138,6 +138,9 @@ def extract(ring: Path, target: Path) -> None:
         if "No space left" in done.stderr:
             raise NoRoom(f"{target.parent.parent}: the disk is full")
         raise FabtraceError(f"`lttng-crash` failed: {said}")
+    for file in target.rglob("metadata"):
+        for path in _stream_files(file.parent):
+            packets.close_open(path)
 
 
 def _merge_ring(ring: Path, folder: Path, findings: Findings) -> None:
@@ -147,10 +150,10 @@ def _merge_ring(ring: Path, folder: Path, findings: Findings) -> None:
         with tempfile.TemporaryDirectory(prefix=".salvage-", dir=folder) as name:
             copied = Path(name, "copy")
             extract(source(ring), copied)
-            for metadata in sorted(copied.rglob("metadata")):
-                place = below_domain(metadata.parent)
+            for file in sorted(copied.rglob("metadata")):
+                place = below_domain(file.parent)
                 if place is not None:
-                    _merge(metadata.parent, folder / place, folder, findings)
+                    _merge(file.parent, folder / place, folder, findings)
     except OSError as error:
         raise NoRoom(f"{folder}: {error.strerror}") from None
 
@@ -184,14 +187,15 @@ def _merge(copied: Path, target: Path, folder: Path, findings: Findings) -> None
 
 def _older(ours: Path, copy: Path) -> bool:
     """Whether the metadata of a trace lack something that the ring's copy has."""
+    return _usable(ours) < _usable(copy)
+
+
+def _usable(path: Path) -> int:
+    """How much of a metadata file is of use, in characters of its text."""
     try:
-        text = check.read_metadata(copy)
+        return len(metadata.examine_metadata(path)[0])
     except FabtraceError:
-        return False  # the copy is not complete either
-    try:
-        return len(check.read_metadata(ours)) < len(text)
-    except FabtraceError:
-        return True
+        return 0
 
 
 def _replace(source: Path, target: Path) -> None:
