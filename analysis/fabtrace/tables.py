@@ -40,6 +40,7 @@ DTYPES: dict[str, Any] = {
 ELEMENTS: dict[str, Any] = {"text": np.uint8, "bytes": np.uint8, "list64": np.uint64}
 
 UNKNOWN_CPU = -1
+MARKS_AT_ONCE = 256
 
 
 def dtype_of(kind: str) -> Any:
@@ -255,9 +256,13 @@ class Tables:
         """The last times of the windows; None for the last one, which takes all that is left."""
         step = max(1, events // 64)
         # Every `step`-th time of each table stands for as many events.
-        marks = [table.times[step - 1 :: step] for table in self.tables.values()]
+        marks = []
+        for table in self.tables.values():
+            for begin in range(step - 1, len(table), step * MARKS_AT_ONCE):
+                marks.append(table.times[begin : begin + step * MARKS_AT_ONCE : step].copy())
+                self.release()  # looking here and there maps a good part of a file
         times = np.sort(np.concatenate(marks)) if marks else np.zeros(0, np.int64)
-        ends = np.unique(times[63::64]).tolist()
+        ends = np.unique(times[events // step - 1 :: events // step]).tolist()
         return [*ends, None]
 
 

@@ -17,6 +17,7 @@ SPDX_LINES = 3  # among the first lines: a #! comes before it
 WITHOUT_SPDX = {"LICENSE", ".gitignore"}
 WITHOUT_SPDX_SUFFIXES = {".json", ".log", ".png", ".svg", ".bin"}
 PYTHON_PROGRAMS = (
+    "scripts/bench-analysis",
     "scripts/bench-engine",
     "scripts/bench-memory",
     "scripts/bench-tracepoints",

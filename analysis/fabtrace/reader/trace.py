@@ -83,7 +83,7 @@ def decode_and_keep(
     try:
         with room as name:
             made = decode(found, key, Path(name), silence_seconds, progress)
-            tables = replace(open_columns(made.path, key), source=str(where))
+            tables = replace(open_columns(made.path, key, fresh=True), source=str(where))
             if place is not None and made.lasting:
                 cache.keep(made.path, place, key)
             return tables
