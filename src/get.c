@@ -57,12 +57,6 @@ static struct get *get_of(struct session *session)
     return (struct get *)session;
 }
 
-/* Only the stress workload makes life hard on purpose. */
-static bool disorderly(const struct session *session)
-{
-    return session->workload.kind == FABT_WORKLOAD_STRESS;
-}
-
 /* ---- handshake ---- */
 
 /* Cut memory into segments of Fibonacci lengths (1, 1, 2, 3, 5, ...), the last one taking the rest:
@@ -148,7 +142,7 @@ static int get_begin(struct session *session)
                              &session->failure);
 
     if (rc == 0)
-        rc = control_tx_open(&get->vectors, &session->endpoint, disorderly(session),
+        rc = control_tx_open(&get->vectors, &session->endpoint, session_disorderly(session),
                              &session->failure);
     if (rc == 0 && fabric_needs_local(session->fabric))
         rc = domain_register(session->domain, session->endpoint.ep, get->ack_bytes,
@@ -174,7 +168,7 @@ static uint32_t split(struct get *get, uint32_t at_hand)
 {
     const uint32_t count = at_hand < WIRE_SEGMENTS_MAX ? at_hand : WIRE_SEGMENTS_MAX;
 
-    if (!disorderly(&get->base))
+    if (!session_disorderly(&get->base))
         return count;
     if (get->split_in > 0) {
         get->split_in--;

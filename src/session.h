@@ -179,6 +179,12 @@ static inline void session_payload_end(struct session *session, uint64_t begin)
 /* All is done well: linger for so long, then drain and close. */
 void session_finished(struct session *session, uint64_t now, uint64_t linger_ns);
 
+/* Only the stress workload makes life hard on purpose. */
+static inline bool session_disorderly(const struct session *session)
+{
+    return session->workload.kind == FABT_WORKLOAD_STRESS;
+}
+
 /* The more urgent of two results: an error, then a deferral (-FI_EAGAIN), then 0. */
 static inline int session_worse(int a, int b)
 {
