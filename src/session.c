@@ -102,14 +102,16 @@ static void charge(struct session *session)
 
     if (!account_on(account))
         return;
+    if (session->phase < FABT_PHASE_TRANSFER)
+        state = FABT_STATE_SETUP; /* a post may well be deferred until there is a connection */
+    else if (!account->serving)
+        state = session->state;
     if (!account->serving) {
-        account_wait(account, session->state, clock_now());
+        account_wait(account, state, clock_now());
         return;
     }
     work = work_done(session);
-    if (session->phase < FABT_PHASE_TRANSFER)
-        state = FABT_STATE_SETUP;
-    else if (session->phase >= FABT_PHASE_LINGER)
+    if (session->phase >= FABT_PHASE_LINGER)
         state = FABT_STATE_DRAIN;
     account_serve(account, state, &work, session->retry, clock_now());
 }
