@@ -108,9 +108,12 @@ int table_make_room(struct table *table, uint64_t chunk_rows, const struct outle
 
 int column_make_room(struct column *column, uint64_t count)
 {
+    const uint64_t most = SIZE_MAX / column->width - 1;
+
     if (count > UINT32_MAX)
         return -EOVERFLOW;
-    if (count > (SIZE_MAX - column->elements * column->width) / column->width)
+    if (column->elements > most - count)
         return -ENOMEM;
-    return region_reserve(&column->values, (size_t)(column->elements + count) * column->width);
+    /* One more than needed, so that there is an address even if all rows are empty. */
+    return region_reserve(&column->values, (size_t)(column->elements + count + 1) * column->width);
 }
