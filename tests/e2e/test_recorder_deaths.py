@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from test_recorder import event_names, summary
+from test_recorder import event_names, summary, visible
 from world import FABTRACE, World
 
 ROUNDS = 10000  # of `emit`: 410,000 events, 18 MB
@@ -62,7 +62,7 @@ def test_daemons_are_killed(world: World, trace: Path, total: int, victims: list
     assert all(f"the {name} daemon died: nothing more is recorded" in done.err for name in victims)
     assert summary(done) == (total, 0) == (len(event_names(trace)), 0)
     assert left_in_memory(world) == ""
-    assert [path.name for path in trace.iterdir()] == ["ust"]
+    assert visible(trace) == ["ust"]
     assert world.report(trace)["trace"]["events"] == total
     # What the killed daemon left keeps nobody from recording.
     assert world.fabtrace("record", "-o", trace.with_name("n"), "--", world.emit).code == 0
@@ -115,7 +115,7 @@ def test_the_recorder_is_killed(world: World, trace: Path, total: int) -> None:
     assert f"what was recorded is in {trace}" in done.err
     assert len(event_names(trace)) == total
     assert left_in_memory(world) == ""
-    assert [path.name for path in trace.iterdir()] == ["ust"]
+    assert visible(trace) == ["ust"]
 
 
 def test_recorder_and_keeper_are_killed(world: World, trace: Path, total: int) -> None:

@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from fabtrace.errors import EXIT_FAILURE, EXIT_OK, FabtraceError
-from fabtrace.record import attach, buffers, commands, flight, note, options, recover, tally
+from fabtrace.record import (
+    attach,
+    buffers,
+    commands,
+    counting,
+    flight,
+    note,
+    options,
+    recover,
+    tally,
+)
 from fabtrace.record.keeper import Keeper
 from fabtrace.record.lttng import Client
 from fabtrace.record.options import Plan
@@ -120,7 +130,7 @@ def summarise(plan: Plan, run_id: str, signals: Signals) -> bool:
     try:
         if size > COUNT_SILENTLY_BYTES:
             say(f"counting the events of {where} (Ctrl-C skips it)")
-        counted = tally.count(plan.folder, signals)
+        counted = counting.count(plan.folder, signals)
     except tally.Interrupted:
         say(f"events not counted; {where}")
     except FabtraceError as error:

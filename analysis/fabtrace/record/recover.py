@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtrace.errors import EXIT_FAILURE, EXIT_OK, FabtraceError
-from fabtrace.record import note, salvage, tally
+from fabtrace.record import counting, note, salvage, tally
 from fabtrace.record.daemon import Daemon
 from fabtrace.record.finish import Outcome, finish_abandoned, save_rings
 from fabtrace.record.lttng import Client, LttngError
@@ -126,7 +126,7 @@ def count(folder: Path) -> tally.Tally | None:
         return None
     with Signals() as signals:
         with contextlib.suppress(tally.Interrupted):
-            return tally.count(folder, signals)
+            return counting.count(folder, signals)
     return None
 
 
