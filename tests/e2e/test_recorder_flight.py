@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from test_recorder import event_names
-from test_recorder_deaths import CONSUMER, left_in_memory, record
+from test_recorder_deaths import CONSUMER, KEEPER, SESSIOND, left_in_memory, record
 from world import FABTRACE, SECONDS, World
 
 STREAM = (
@@ -222,4 +222,18 @@ def test_the_recorder_is_killed(world: World, trace: Path) -> None:
     assert "the recorder was killed" in done.err
     (end,) = snapshots(trace, "end")
     assert len(event_names(end)) > 1000
+    assert left_in_memory(world) == ""
+
+
+def test_all_are_killed(world: World, trace: Path) -> None:
+    """`recover` makes a snapshot of what the rings hold."""
+    script = f"{world.emit}; kill -KILL {CONSUMER} {SESSIOND} {KEEPER} $PPID"
+    world.run(*record(world, trace, script, "--flight-recorder"))
+    assert snapshots(trace) == [] and left_in_memory(world)
+    done = world.fabtrace("recover", trace)
+    assert done.code == 0, done.err
+    (crash,) = snapshots(trace, "crash")
+    assert f"{crash.name}: made of what the trace buffers still held" in done.err
+    assert re.search(rf"{crash.name}: [\d.]+ s up to ", done.err)
+    assert world.report(crash)["trace"]["events"] == len(event_names(crash)) > 1000
     assert left_in_memory(world) == ""

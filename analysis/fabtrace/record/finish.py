@@ -50,8 +50,7 @@ def save_rings(what: note.Note, folder: Path, outcome: Outcome, crashed: bool) -
         if not what.flight:
             outcome.findings = salvage.salvage(ring, folder)
         elif crashed and any(ring.rglob("metadata")):
-            save_snapshot(ring, folder)
-            outcome.findings.metadata.append(CRASH)
+            outcome.findings.snapshot = save_snapshot(ring, folder)
     except (FabtraceError, OSError) as error:
         outcome.pending = True
         remedy = "make room, then" if isinstance(error, salvage.NoRoom) else "to try again:"
@@ -62,8 +61,8 @@ def save_rings(what: note.Note, folder: Path, outcome: Outcome, crashed: bool) -
         shutil.rmtree(ring, ignore_errors=True)
 
 
-def save_snapshot(ring: Path, folder: Path) -> None:
-    """The rings of a flight recorder as one more snapshot."""
+def save_snapshot(ring: Path, folder: Path) -> str:
+    """The rings of a flight recorder as one more snapshot; its name."""
     target = folder / f"{CRASH}-{time.strftime('%Y%m%d-%H%M%S')}-0"
     copied = target.with_name(f".{target.name}")
     try:
@@ -75,6 +74,7 @@ def save_snapshot(ring: Path, folder: Path) -> None:
                 metadata.parent.rename(target / place)
     finally:
         shutil.rmtree(copied, ignore_errors=True)
+    return target.name
 
 
 def finish_abandoned(client: Client, what: note.Note, folder: Path) -> Outcome:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtrace.errors import EXIT_FAILURE, EXIT_OK, FabtraceError
-from fabtrace.record import counting, note, salvage, tally
+from fabtrace.record import counting, flight, note, salvage, tally
 from fabtrace.record.daemon import Daemon
 from fabtrace.record.finish import Outcome, finish_abandoned, save_rings
 from fabtrace.record.lttng import Client, LttngError
@@ -76,6 +76,9 @@ def run(options: argparse.Namespace) -> int:
             tell(f"{options.folder}: {what}")
         tell(f"{counted.events:,} events, {counted.lost:,} lost")
         tell(f"next: fabtrace report {shlex.quote(options.folder)}")
+    else:
+        for text in flight.describe(folder):
+            tell(text)
     return EXIT_OK if not outcome.pending else EXIT_FAILURE
 
 
@@ -136,6 +139,7 @@ def document(shown: str, outcome: Outcome, counted: tally.Tally | None) -> dict[
         "version": JSON_VERSION,
         "trace": shown,
         "metadata_replaced": outcome.findings.metadata,
+        "snapshot": outcome.findings.snapshot or None,
         "streams": [
             {
                 "stream": stream.stream,

@@ -54,16 +54,19 @@ class Findings:
 
     streams: list[Mended] = field(default_factory=list)
     metadata: list[str] = field(default_factory=list)  # files that were replaced
+    snapshot: str = ""  # made of a flight recorder's rings
 
     @property
     def changed(self) -> bool:
-        return bool(self.metadata) or any(
+        return bool(self.metadata or self.snapshot) or any(
             stream.regained or stream.cut_bytes for stream in self.streams
         )
 
     def lines(self) -> list[str]:
         """What to tell: a line a file that was changed."""
         told = [f"{name}: taken from the ring's copy" for name in self.metadata]
+        if self.snapshot:
+            told.append(f"{self.snapshot}: made of what the trace buffers still held")
         for stream in self.streams:
             if stream.regained:
                 told.append(
