@@ -68,14 +68,14 @@ def check_accounts(document: dict[str, Any], trace: Path) -> None:
     begun: dict[tuple[int, int], int] = {}
     ended: dict[tuple[int, int], int] = {}
     spent: dict[tuple[int, int], dict[str, int]] = {}
-    for name, time, fields in events(trace):
+    for name, moment, fields in events(trace):
         if name not in ("session_open", "session_close", "session_time"):
             continue
         key = (fields["writer"] // 1024, fields["session"])
         if name == "session_open" and fields["cause"] == "start":
-            begun[key] = time
+            begun[key] = moment
         elif name == "session_close":
-            ended[key] = time
+            ended[key] = moment
         elif name == "session_time":
             spent.setdefault(key, {})[fields["state"]] = sum(
                 value for field, value in fields.items() if field.endswith("_ns")

@@ -210,11 +210,13 @@ def look_worker_busy(case: Case) -> Finding:
 
     worst = case.worst(share)
     name, mean = worst.session.label, case.mean(share)
+    running = 1.0 - off_cpu(worst)
+    worst_share = share(worst) / running if running > 0 else 0.0
     text = f"sessions of {case.process.label} wait {percent(mean)} for their worker, which serves others"
     for account in case.workers:
         if account.worker.number == worst.session.worker:
             text += (
-                f"; {name}, the worst, {percent(share(worst))}: worker {account.worker.number} serves "
+                f"; {name}, the worst, {percent(worst_share)}: worker {account.worker.number} serves "
                 f"{account.worker.sessions} sessions at {percent(account.utilisation)} utilisation"
             )
     return Finding("worker_busy", case.process.label, mean, text)
