@@ -33,8 +33,9 @@ that is whole is not touched."""
 
 EPILOG = """\
 Trace buffers are in memory (/dev/shm) unless `record --shm-path` put them on a disk: they outlive
-every process, but not a reboot. What got neither to the disk nor to the buffers is lost; the number
-of lost events is exact. `fabtrace record` does all this itself if it is still there at the end.
+every process, but not a reboot. What got neither to the disk nor to the buffers is lost, and counted
+as far as the program's later events show it: what it wrote last, when nothing was recorded any more,
+nobody knows. `fabtrace record` does all this itself if it is still there at the end.
 
 examples:
   fabtrace recover run
