@@ -49,6 +49,8 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
     "draining": ("eof", "drain", "done"),
 }
 
+LONGEST_NS = 2.0**60  # 36 years
+
 Matrix = npt.NDArray[np.float64]  # a row a category or state, a column a part of PARTS; ns
 
 
@@ -180,7 +182,9 @@ def grown(table: Table, begin_ns: int, end_ns: int) -> dict[int, tuple[int, int,
     newest = table.rows(bounds(cell, len(cells))[1])
     total[cells] = np.sum([newest[part].astype(np.float64) for part in PARTS], axis=0)
     until = table.times[last]
-    since = until - total.reshape(-1, states).sum(axis=1).astype(np.int64)
+    # A damaged total may be larger than any time.
+    lived = np.minimum(total.reshape(-1, states).sum(axis=1), LONGEST_NS)
+    since = until - lived.astype(np.int64)
     whole = np.zeros((len(keys) * states, len(PARTS)))
     born = since[cells // states]
     whole[cells] = growth(table, cell, len(cells), PARTS, (begin_ns, end_ns), born)

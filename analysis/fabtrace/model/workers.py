@@ -131,7 +131,7 @@ def sessions_a_worker(opened: Table) -> dict[int, int]:
 def born_ns(load: Table) -> npt.NDArray[np.int64]:
     """When the worker of some `load` events (at least one) began: an array of one time."""
     spent = sum(int(load[name][0]) for name in ("busy_ns", "idle_ns", "asleep_ns"))
-    return np.array([int(load.times[0]) - spent], np.int64)
+    return np.array([int(load.times[0]) - min(spent, 1 << 60)], np.int64)  # it may be damaged
 
 
 def load_series(tables: Tables, worker: Worker) -> LoadSeries:
