@@ -50,6 +50,7 @@ class Programs:
 def find_programs(build: str | None) -> Programs:
     """The programs of a build folder; FABT_BUILD names one, else it is `build`."""
     folder = Path(build or os.environ.get("FABT_BUILD") or SOURCE / "build").resolve()
+    os.environ["FABT_BUILD"] = str(folder)  # so that fabtrace takes its plugin from there too
     programs = Programs(folder / "src" / "fabtget", folder / "src" / "fabtput")
     for path in (programs.get, programs.put):
         if not os.access(path, os.X_OK):

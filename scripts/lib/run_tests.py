@@ -88,7 +88,9 @@ def build(run: Run, name: str, *options: str, **environment: str) -> Result:
     """Configure and compile; warnings are errors."""
     folder = run.folder(name)
     configure = SOURCE / "scripts" / "lib" / "configure"
-    outcome = run.tool([configure, SOURCE, folder, "--werror", *options], **environment)
+    outcome = run.tool(
+        [configure, SOURCE, folder, "--werror", "-Danalysis=enabled", *options], **environment
+    )
     if outcome[0] == 0:
         outcome = run.tool(["ninja", "-C", folder])
     return check(f"build {name}", outcome)
