@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fabtrace.reader import native
 from fabtrace.reader.store import ColumnsFile, roles_of
-from fabtrace.tables import ELEMENTS, STREAM, TIMESTAMP, Column, dtype_of, kinds_of
+from fabtrace.tables import ELEMENTS, STREAM, TIMESTAMP, Column, Ragged, dtype_of, kinds_of
 
 ALIGNMENT = 8  # of arrays in a segment
 NO_SHIFT = np.zeros(0, np.uint16)
@@ -164,11 +164,42 @@ def merge_event(event: str, sources: Sequence[Sequence[Segment]], output: Column
     written = {name: 0 for name, kind in kinds_of(event).items() if kind in ELEMENTS}
     for name in written:
         output.append(event, name, "starts", np.zeros(1, np.int64))
+    last, ordered = np.iinfo(np.int64).min, True
     while live:
         until = min(int(item.times[-1]) for item in live)
         counts = [rows_until(item, until, live) for item in live]
-        merge_window(event, live, counts, output, written)
+        begin, end = merge_window(event, live, counts, output, written)
+        ordered = ordered and begin >= last
+        last = end
         live = [item for item, count in zip(live, counts) if item.advance(count)]
+    if not ordered:
+        sort_event(event, output)
+
+
+def order_of(times: Sequence[npt.NDArray[np.int64]]) -> native.Runs:
+    """Where the rows of a window come from. Streams are in time order, unless a clock went back."""
+    try:
+        return native.merge_order(times)
+    except ValueError:
+        order = np.argsort(np.concatenate(times), kind="stable")
+        begins = np.concatenate([[0], np.cumsum([len(part) for part in times])])
+        runs = np.ones(len(order), native.RUN)
+        runs["source"] = np.searchsorted(begins, order, side="right") - 1
+        runs["first"] = order - begins[runs["source"]]
+        return runs
+
+
+def sort_event(event: str, output: ColumnsFile) -> None:
+    """Bring a whole table into time order: a stream's clock went back between two windows."""
+    order = np.argsort(output.view(event, TIMESTAMP, "values"), kind="stable")
+    for name, kind in kinds_of(event).items():
+        values = output.view(event, name, "values")
+        if kind in ELEMENTS:
+            starts = output.view(event, name, "starts")
+            found = Ragged(starts, values).rows(order)
+            starts[:], values[:] = found.starts, found.values
+        else:
+            values[:] = values[order]
 
 
 def rows_until(item: Input, until: int, live: Sequence[Input]) -> int:
@@ -179,7 +210,9 @@ def rows_until(item: Input, until: int, live: Sequence[Input]) -> int:
     """
     first = next(n for n, other in enumerate(live) if int(other.times[-1]) == until)
     mine = next(n for n, other in enumerate(live) if other is item)
-    side: Any = "right" if mine <= first else "left"
+    if mine == first:
+        return len(item.times)
+    side: Any = "right" if mine < first else "left"
     return int(np.searchsorted(item.times, until, side=side))
 
 
@@ -189,17 +222,21 @@ def merge_window(
     counts: Sequence[int],
     output: ColumnsFile,
     written: dict[str, int],
-) -> None:
-    """Append the next so many rows of each stream to the columns."""
+) -> tuple[int, int]:
+    """Append the next so many rows of each stream to the columns; returns the first and last time."""
     busy = [(item, count) for item, count in zip(live, counts) if count]
-    runs = native.merge_order([item.times[:count] for item, count in busy])
+    runs = order_of([item.times[:count] for item, count in busy])
+    begin = end = 0
     for name, kind in kinds_of(event).items():
         if kind in ELEMENTS:
             merge_ragged(event, name, busy, runs, output, written)
             continue
         parts = [item.arrays[name][0][item.at : item.at + count] for item, count in busy]
-        values = parts[0] if len(parts) == 1 else native.gather(parts, runs)
+        values = parts[0] if len(runs) == 1 else native.gather(parts, runs)
         output.append(event, name, "values", values)
+        if name == TIMESTAMP:
+            begin, end = int(values[0]), int(values[-1])
+    return begin, end
 
 
 def merge_ragged(

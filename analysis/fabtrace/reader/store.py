@@ -86,6 +86,13 @@ class ColumnsFile:
             data, offset = data[done:], offset + done
         part.written += len(values)
 
+    def view(self, event: str, column: str, role: str) -> Column:
+        """An array that is written, mapped to be changed."""
+        part = self.parts[(event, column, role)]
+        if not part.count:
+            return np.zeros(0, part.dtype)
+        return np.memmap(self.path, part.dtype, "r+", part.offset, part.count)
+
     def finish(self, document: dict[str, Any]) -> None:
         """Write the document and the trailer; all columns must be there."""
         assert all(part.written == part.count for part in self.parts.values())
