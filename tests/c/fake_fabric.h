@@ -34,6 +34,7 @@ struct fake_post {
     uint64_t tag;
     uint32_t to; /* id of the destination */
     struct iovec iov[FAKE_SEGMENTS_MAX];
+    const void *desc[FAKE_SEGMENTS_MAX]; /* the registration of each; NULL: not told */
     size_t iov_count;
     struct fi_rma_iov rma[FAKE_SEGMENTS_MAX];
     size_t rma_count;

@@ -258,6 +258,8 @@ static ssize_t post(struct fid_ep *ep, struct fake_post *draft, void **desc)
 
     draft->owner = endpoint;
     draft->cq = endpoint->cq;
+    for (size_t i = 0; desc != NULL && i < draft->iov_count && i < FAKE_SEGMENTS_MAX; i++)
+        draft->desc[i] = desc[i];
     keep_bytes(draft);
     check_post(net, draft, desc);
     check_queue(net, draft);
@@ -489,6 +491,20 @@ struct fi_ops_cq fake_cq_ops = {
 
 /* ---- ends ---- */
 
+/* Does the segment lie in another registration, too? Buffers may share memory. */
+static bool covered_elsewhere(const struct fake_net *net, const struct fake_mr *mr,
+                              const struct iovec *iov)
+{
+    for (size_t i = 0; i < net->registrations_count; i++) {
+        const struct fake_mr *other = (const struct fake_mr *)net->registrations[i];
+
+        if (other != mr && other->domain == mr->domain &&
+            (other->access & mr->access) == mr->access && covers(other, iov))
+            return true;
+    }
+    return false;
+}
+
 bool fake_in_use(const struct fake_net *net, const struct fake_mr *mr)
 {
     const struct fake_list *lists[] = {&net->receives, &net->flying};
@@ -501,7 +517,12 @@ bool fake_in_use(const struct fake_net *net, const struct fake_mr *mr)
                 (mr->access & access_of(other)) == 0)
                 continue;
             for (size_t s = 0; s < other->iov_count; s++) {
-                if (covers(mr, &other->iov[s]))
+                const bool used =
+                    other->desc[s] != NULL
+                        ? other->desc[s] == mr
+                        : covers(mr, &other->iov[s]) && !covered_elsewhere(net, mr, &other->iov[s]);
+
+                if (used)
                     return true;
             }
         }
