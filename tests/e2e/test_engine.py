@@ -266,10 +266,12 @@ def test_a_put_that_left_before_it_was_heard(world: World) -> None:
     os.kill(pid, signal.SIGSTOP)
     put = world.run(world.put, *common("shm"), "--timeout", "500ms", address)
     os.kill(pid, signal.SIGCONT)
+    assert put.code == 1 and "no acknowledgement came" in put.err
+    # Either get hears of the put that left, and waits in vain; or it does not, and serves the next one.
+    after = world.run(world.put, *common("shm"), "--timeout", "2s", "--total", "1K", address)
     get = world.finish(server)
-    assert (put.code, get.code) == (1, 1)
-    assert "no acknowledgement came" in put.err
-    assert "no progress for" in get.err
+    assert (after.code, get.code) in ((1, 1), (0, 0)), after.err + get.err
+    assert get.code == 0 or "no progress for" in get.err
 
 
 @pytest.mark.parametrize("program", ["fabtget", "fabtput"])

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,20 +100,19 @@ class Pair:
     def pid(self, process: subprocess.Popen[str]) -> int:
         """The program's own process id; nsenter stays its parent."""
         name = "fabtget" if process is self.get else "fabtput"
-        (pid,) = [
-            pid
-            for pid in self.world.leftovers()
-            if Path(f"/proc/{pid}/comm").read_text().strip() == name
-        ]
-        return pid
+        deadline = time.monotonic() + SECONDS
+        while True:
+            for pid in self.world.leftovers():
+                with suppress(OSError):
+                    if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                        return pid
+            assert process.poll() is None and time.monotonic() < deadline
 
     def wait_for_work(self) -> None:
-        """Until both have worked for a while: their sessions then transfer payload."""
+        """Until more has gone over loopback than any handshake takes: payload flows."""
         deadline = time.monotonic() + SECONDS
-        for process in self.processes:
-            while cpu_ticks(self.pid(process)) < 20:
-                assert process.poll() is None and time.monotonic() < deadline
-                os.sched_yield()
+        while loopback_bytes(self.pid(self.get)) < 8_000_000:
+            assert self.put.poll() is None and time.monotonic() < deadline
 
     def finish(self) -> None:
         for process in self.processes:
@@ -128,10 +127,13 @@ class Pair:
         self.finish()
 
 
-def cpu_ticks(pid: int) -> int:
-    """Clock ticks of CPU time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
+def loopback_bytes(pid: int) -> int:
+    """What the loopback interface of a process's network namespace has received."""
+    for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
+        name, _, counters = line.partition(":")
+        if name.strip() == "lo":
+            return int(counters.split()[0])
+    raise AssertionError("no loopback interface")
 
 
 def of_op(event: Event) -> tuple[int, int, int]:

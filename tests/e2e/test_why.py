@@ -114,8 +114,9 @@ def test_four_spinning_sessions_share_a_processor(world: World, trace: Path) -> 
     )  # fmt: skip
     document = view(world, "why", trace)
     check_accounts(document, trace)
-    check_first(document, "off_cpu")
-    mine = [f for f in document["findings"] if f["cause"] == "off_cpu" and f["process"] == "put"]
+    # get's one worker has four sessions to serve, and that may be as much in the way: the plant is put's.
+    mine = [f for f in document["findings"] if f["process"] == "put"]
+    assert mine[0]["cause"] == "off_cpu" and mine[0]["stands_out"], mine
     assert mine[0]["share"] > 0.25
     assert re.search(rf"is pinned to CPU {here}, as do (put/\d(, )?){{3}}", mine[0]["text"])
 
@@ -139,7 +140,7 @@ def test_a_worker_pinned_onto_a_busy_processor(world: World, trace: Path) -> Non
 
 def test_get_offers_too_little_memory(world: World, trace: Path) -> None:
     """Three buffers of some 30 bytes circulate while put has 64 to send."""
-    record(world, trace, [], ["--total", "400K"], provider=SHM)
+    record(world, trace, [], ["--total", "1M"], provider=SHM)
     document = view(world, "why", trace)
     check_accounts(document, trace)
     check_first(document, "memory", "put")
@@ -185,7 +186,7 @@ def record_two_hosts(trace: Path, offset_ns: int, drift_ppm: int, origin_ns: int
         "FABT_CLOCK_ORIGIN_NS": str(origin_ns),
     }
     common = ["--provider", TCP, "--bind", "127.0.0.1"]
-    small = ["--subbuf-size=64K", "--num-subbuf=16"]
+    small = ["--subbuf-size=64K", "--num-subbuf=64"]
     with PrivateLttng() as lttng:
         lttng.run(["lttng", "create", "hosts", f"--output={trace}"])
         lttng.run(["lttng", "enable-channel", "-u", "--buffers-pid", *small, "c"])

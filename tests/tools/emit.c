@@ -222,7 +222,7 @@ static void open_end(struct stage *stage, struct end *end, const char *role, con
     FABT_TRACE(session_open, .cause = FABT_CAUSE_START, .session = end->session, .worker = 0,
                .wire_id = end->session, .peer_pid = strcmp(role, "get") == 0 ? 4002 : 4001,
                .run_id = 0xfab7ace, .workload = FABT_WORKLOAD_STRESS,
-               .total_bytes = stage->options.rounds * WRITES_A_ROUND * 97u);
+               .total_bytes = (uint64_t)stage->options.rounds * WRITES_A_ROUND * 97u);
     phase(stage, end, FABT_PHASE_SETUP);
     state(stage, end, FABT_STATE_SETUP);
     address(stage, end, FABT_ADDRESS_KIND_LOCAL, role);
@@ -466,7 +466,7 @@ static int number(const char *text, uint32_t *value)
 
     errno = 0;
     parsed = strtoul(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || parsed == 0 || parsed > 1000000)
+    if (errno != 0 || end == text || *end != '\0' || parsed == 0 || parsed > 1000000000)
         return -EINVAL;
     *value = (uint32_t)parsed;
     return 0;
