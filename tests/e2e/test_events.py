@@ -200,11 +200,9 @@ def test_a_stopped_put_stalls_get(daemon_world: World, tmp_path: Path, wait: lis
     events = read(tmp_path / "trace")
     roles = {e.instance: e.fields["role"] for e in events if e.name == "process"}
     stalls = [e.fields for e in events if e.name == "stall" and roles[e.instance] == "get"]
-    assert stalls, "get noticed nothing"
-    for stall in stalls:
-        # Its own messages may not get through either: the provider then defers them.
-        assert stall["session"] == 0 and stall["state"] in ("peer", "deferred")
-        assert stall["idle_ns"] >= 60_000_000
+    # Its own messages may not get through either: the provider then defers them.
+    assert any(stall["state"] in ("peer", "deferred") for stall in stalls), stalls
+    assert all(stall["session"] == 0 and stall["idle_ns"] >= 60_000_000 for stall in stalls)
 
 
 SIZES = {"u8": 8, "u16": 16, "u32": 32, "u64": 64, "hex64": 64, "i32": 32, "i64": 64}
