@@ -121,7 +121,8 @@ def print_sessions(console: Console, report: Row) -> None:
         form.heading(console, "Sessions: none")
         return
     form.heading(console, "Sessions")
-    form.print_fitting(console, session_table(report, False), session_table(report, True))
+    tables = [session_table(report, shortened) for shortened in ("", "counts", "bytes")]
+    form.print_fitting(console, *tables)
     for row in report["sessions"]:
         if row["reason"]:
             form.show(
@@ -129,8 +130,8 @@ def print_sessions(console: Console, report: Row) -> None:
             )
 
 
-def session_table(report: Row, compact: bool) -> Table:
-    """The sessions; `compact` shows large counts in three digits."""
+def session_table(report: Row, shortened: str) -> Table:
+    """The sessions; `shortened` shows large numbers in three digits: "counts", or those and "bytes"."""
     table = form.make_table(
         "session", "peer", "wk", "bytes", "s", "MiB/s", "ops", "writes", "frag", "ooo", "defer",
         "end", left=("session", "peer", "end"),
@@ -141,18 +142,20 @@ def session_table(report: Row, compact: bool) -> Table:
         last = index + 1 == len(rows) or rows[index + 1]["role"] != row["role"]
         peer = row["peer"] or (f"pid {row['peer_pid']}" if row["peer_pid"] else form.UNKNOWN)
         worker = form.UNKNOWN if row["worker"] is None else str(row["worker"])
-        table.add_row(row["session"], peer, worker, *figures(row, compact), row["outcome"])
+        table.add_row(row["session"], peer, worker, *figures(row, shortened), row["outcome"])
         if last:
             total = totals[row["role"]]
             name = f"all {row['role']}"
-            table.add_row(name, "", "", *figures(total, compact), "", style="bold")
+            table.add_row(name, "", "", *figures(total, shortened), "", style="bold")
     return table
 
 
-def figures(row: Row, compact: bool) -> list[str]:
+def figures(row: Row, shortened: str) -> list[str]:
     """The numbers that a session and a total have in common."""
+    compact = shortened != ""
+    large = shortened == "bytes" or (compact and row["payload_bytes"] >= 10**10)
     return [
-        form.count(row["payload_bytes"], compact and row["payload_bytes"] >= 10**10),
+        form.count(row["payload_bytes"], large),
         form.seconds(row["elapsed_s"]),
         form.rate(row["throughput_mib_s"]),
         *(
