@@ -16,6 +16,7 @@ RECORD_SEPARATOR = b"\x1e"  # opens each fragment of CTF 2's JSON metadata
 METADATA_HEADER = struct.Struct("<I16sIIIBBBBB")
 STREAM_FIELDS = (
     "magic uuid stream_id stream_instance_id timestamp_begin timestamp_end content_size packet_size"
+    " packet_seq_num events_discarded cpu_id"
 ).split()
 COPY_AGAIN = "copy or record the trace again"
 COMMENTS_AND_STRINGS = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?\*/|//[^\n]*', re.DOTALL)

@@ -310,6 +310,15 @@ def stream_cut_at_packet(folder: Path) -> None:
     cut(streams(folder)[0], packets(streams(folder)[0])[-1][0])
 
 
+@damage(PART, r"is truncated in the packet at byte \d+")
+def stream_cut_and_continued(folder: Path) -> None:
+    """A packet was written in part, and others after it: its header claims bytes that are the next one's."""
+    file = streams(folder)[0]
+    content, found = file.read_bytes(), packets(file)
+    offset, size = found[len(found) // 2]
+    file.write_bytes(content[: offset + size // 2] + content[offset + size :])
+
+
 @damage(ALL, r"is damaged at byte \d+: no packet")
 def stream_with_zeros_behind(folder: Path) -> None:
     append(streams(folder)[0], bytes(4096))

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fabtrace import snapshot
+from fabtrace import packets, snapshot
 from fabtrace.errors import FabtraceError
-from fabtrace.record import finish, flight, note, packets, progress, salvage
+from fabtrace.record import finish, flight, note, progress, salvage
 
 UUID = bytes(range(16))
 METADATA = """/* CTF 1.8 */
@@ -98,6 +98,22 @@ def test_packets_after_a_cut_one_are_found(folder: Path, size: int) -> None:
     assert stream.cut_bytes == size
 
 
+def test_recovering_and_reading_go_by_the_same_packets(folder: Path) -> None:
+    """What a reader names as damaged is what `recover` cuts off, and nothing else."""
+    parts = [packet(0), packet(1)[:60], packet(2), b"?" * 50, packet(3), packet(4)[:200]]
+    path = write(folder, *parts)
+    kept = packets.read(path)
+    seen, troubles = packets.walk_packets(path, UUID, frozenset({0}))
+    assert list(seen.packets) == kept.packets
+    assert [item.number for item in kept.packets] == [0, 2, 3]
+    assert kept.cut_bytes == 60 + 50 + 200 and not seen.intact
+    places = [sum(map(len, parts[:number])) for number in (1, 3, 5)]
+    for place, trouble in zip(places, troubles, strict=True):
+        assert f" byte {place}" in trouble
+    salvage.salvage(None, root(folder))
+    assert path.read_bytes() == packet(0) + packet(2) + packet(3)
+
+
 def test_sizes_that_cannot_be_are_not_believed(folder: Path) -> None:
     """Headers of files that somebody changed."""
     for content, total in ((0, 0), (8, 1 << 63), (1 << 63, 1 << 63), (2000, 1000), (672, 675)):
@@ -110,12 +126,12 @@ def test_packets_taken_while_they_were_filled_get_an_end(folder: Path) -> None:
     unfinished = bytearray(packet(0))
     unfinished[packets.END_OFFSET : packets.END_OFFSET + 8] = bytes(8)
     path = write(folder, bytes(unfinished), packet(1), bytes(unfinished))
-    packets.close_open(path)
+    salvage.close_open(path)
     assert [item.end for item in packets.read(path).packets][:2] == [1100, 1190]
     assert packets.read(path).packets[2].end > 10**9
     now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    assert now <= packets.latest(now - 1) < now + 60 * 10**9
-    assert packets.latest(now + 5 * 10**9) > now + 10**10
+    assert now <= salvage.latest(now - 1) < now + 60 * 10**9
+    assert salvage.latest(now + 5 * 10**9) > now + 10**10
 
 
 # ------------------------------------------------------------------------------ trimming
@@ -348,10 +364,10 @@ def test_notes_of_snapshots_are_checked(tmp_path: Path, change: dict[str, object
 def index(*entries: tuple[int, int, int]) -> bytes:
     """Entries: offset, content in bytes, events discarded."""
     body = b"".join(
-        packets.INDEX_ENTRY.pack(offset, 4096 * 8, content * 8, 0, 0, discarded, 0, 0, 0)
+        packets.INDEX_ENTRY.pack(offset, 4096 * 8, content * 8, 0, 0, discarded) + bytes(24)
         for offset, content, discarded in entries
     )
-    return b"\0" * packets.INDEX_HEADER_BYTES + body
+    return packets.INDEX_HEADER.pack(packets.INDEX_MAGIC, 1, 1, 72) + body
 
 
 def test_progress_is_read_from_the_index(folder: Path) -> None:

@@ -37,7 +37,7 @@ def copy_packets(stream: StreamFile, target: Path, skip: Collection[int]) -> Non
         for packet in stream.packets:
             if packet.offset in skip:
                 continue
-            offset, left = packet.offset, packet.size
+            offset, left = packet.offset, packet.size_bytes
             while left:
                 done = os.copy_file_range(source.fileno(), output.fileno(), left, offset)
                 if done == 0:  # the file shrank meanwhile

@@ -11,9 +11,9 @@ import re
 import time
 from pathlib import Path
 
-from fabtrace import metadata
+from fabtrace import metadata, packets
 from fabtrace.errors import FabtraceError
-from fabtrace.record import buffers, packets
+from fabtrace.record import buffers
 from fabtrace.record.lttng import Client, LttngError
 from fabtrace.record.options import FlightPlan
 from fabtrace.record.session import TraceSession

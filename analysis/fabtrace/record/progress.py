@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from fabtrace.record import packets
+from fabtrace.errors import FabtraceError
+from fabtrace.packets import read_index
 from fabtrace.record.speech import show
 
 SAMPLE_EVERY_SECONDS = 5.0
@@ -47,17 +48,16 @@ def look(folder: Path) -> State:
     """Sum up the index files of a trace that is being written."""
     content, discarded, best = 0, 0, State()
     for index in folder.glob("ust/uid/*/*/index/*.idx"):
-        with contextlib.suppress(OSError):
-            written = packets.read_index(index)
-            if written is None:
+        with contextlib.suppress(FabtraceError):
+            entries = read_index(index, growing=True).entries
+            if not entries:
                 continue
-            content += written.content_bytes
-            discarded += written.discarded if written.discarded < BELIEVABLE else 0
-            if best.newest_bytes < written.last_bytes <= SAMPLE_MAX_BYTES:
+            last = entries[-1]
+            content += sum(entry.content_bytes for entry in entries)
+            discarded += last.discarded if last.discarded < BELIEVABLE else 0
+            if best.newest_bytes < last.size_bytes <= SAMPLE_MAX_BYTES:
                 stream = index.parent.parent / index.stem
-                best = State(
-                    0, 0, stream, written.last_offset, written.last_bytes, written.last_content
-                )
+                best = State(0, 0, stream, last.offset, last.size_bytes, last.content_bytes)
     return replace(best, content_bytes=content, discarded=discarded)
 
 

@@ -17,20 +17,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fabtrace import metadata
+from fabtrace import metadata, packets
 from fabtrace.errors import FabtraceError
-from fabtrace.record import packets
 from fabtrace.record.buffers import format_size
 from fabtrace.record.lttng import INSTALL, complaint
 from fabtrace.record.session import KEPT, RINGS
 
 EXTRACT_SECONDS = 120.0
 COPY_BYTES = 1 << 20
+HOUR_NS, DAY_NS = 3600 * 10**9, 86400 * 10**9
 
 
 class NoRoom(FabtraceError):
@@ -143,7 +145,29 @@ def extract(ring: Path, target: Path) -> None:
         raise FabtraceError(f"`lttng-crash` failed: {said}")
     for file in target.rglob("metadata"):
         for path in _stream_files(file.parent):
-            packets.close_open(path)
+            close_open(path)
+
+
+def close_open(path: Path) -> None:
+    """Give an end to packets that were still being filled when they were taken from a ring.
+
+    They have 0 there, and a packet that ends before it begins is damaged. The next one's begin is as
+    late as they can have ended; of the last one nothing is known but that it was before now.
+    """
+    found = packets.read(path).packets
+    with path.open("r+b") as file:
+        for packet, following in zip(found, [*found[1:], None]):
+            if packet.end < packet.begin:
+                end = following.begin if following else latest(packet.begin)
+                file.seek(packet.offset + packets.END_OFFSET)
+                file.write(struct.pack("<Q", end))
+
+
+def latest(begin: int) -> int:
+    """A time that no event of a packet with this begin is later than."""
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    # After a reboot, or with a clock of its own (LTTNG_UST_CLOCK_PLUGIN), ours says nothing.
+    return now if 0 <= now - begin < DAY_NS else begin + HOUR_NS
 
 
 def _merge_ring(ring: Path, folder: Path, findings: Findings) -> None:
@@ -294,4 +318,4 @@ def _is_stream(path: Path) -> bool:
     """Whether a file begins as a stream does (an empty one will)."""
     with path.open("rb") as file:
         start = file.read(4)
-    return start == packets.STREAM_MAGIC.to_bytes(4, "little")
+    return start == packets.STREAM_MAGIC
