@@ -119,6 +119,7 @@ class Story:
         self.spans: dict[int, list[int]] = {}
         self.process: dict[int, Fields] = {}
         self.started: set[int] = set()
+        self.run_ids: dict[int, int] = {}  # the first that a process says
         self.process_end: dict[int, Fields] = {}
         self.sides: defaultdict[tuple[int, int], Side] = defaultdict(Side)
         self.worker: dict[tuple[int, int], Fields] = {}
@@ -160,6 +161,8 @@ class Story:
 
     def on_process(self, instance: int, time: int, f: Fields) -> None:
         self.process.setdefault(instance, f)
+        if f["run_id"]:
+            self.run_ids.setdefault(instance, f["run_id"])
         self.schema = max(self.schema, f["schema_version"])
         if f["cause"] == "start":
             self.started.add(instance)
@@ -259,6 +262,14 @@ def recompute(trace_dir: str | os.PathLike[str]) -> Row:
     order = sorted(sides, key=lambda key: (list(names).index(key[0]), key[1]))
     roles = {instance: role_of(story, instance) for instance in names}
     sessions = [session_row(story, key, names, roles, sides) for key in order]
+    runs = run_rows(story, names, sessions)
+    number_of = {name: row["run"] for row in runs for name in row["processes"]}
+    for row in sessions:
+        row["run"] = number_of[row["process"]]
+    processes = [process_row(story, i, names) | {"run": number_of[names[i]]} for i in names]
+    placed = sorted(
+        zip(sessions, [sides[key] for key in order]), key=lambda item: int(item[0]["run"])
+    )
     return {
         "schema": "fabtrace.report",
         "version": 1,
@@ -273,11 +284,11 @@ def recompute(trace_dir: str | os.PathLike[str]) -> Row:
             "duration_s": (story.end - story.begin) / 1e9,
         },
         "snapshot": None,
-        "processes": [process_row(story, instance, names) for instance in names],
-        "runs": run_rows(story, names),
+        "processes": sorted(processes, key=lambda row: int(row["run"])),
+        "runs": runs,
         "clocks": [],  # traces of one clock
-        "sessions": sessions,
-        "totals": total_rows(sessions, [sides[key] for key in order]),
+        "sessions": [row for row, _ in placed],
+        "totals": total_rows(placed),
         "workers": worker_rows(story, names),
         "latency": {"kinds": latency_rows(story)},
         "loss": loss_part(story, names, known),
@@ -320,7 +331,7 @@ def process_row(story: Story, instance: int, names: dict[int, str]) -> Row:
         "process": names[instance],
         "role": role_of(story, instance),
         "instance": instance,
-        "run_id": f"{facts.get('run_id', 0):016x}",
+        "run_id": f"{run_id_of(story, instance):016x}",
         "begin_s": (story.spans[instance][0] - story.begin) / 1e9,
         "end_s": (story.spans[instance][1] - story.begin) / 1e9,
         "start_recorded": instance in story.started,
@@ -340,21 +351,62 @@ def process_row(story: Story, instance: int, names: dict[int, str]) -> Row:
     return row
 
 
-def run_rows(story: Story, names: dict[int, str]) -> list[Row]:
-    """Processes by their run id, in the order of the processes."""
-    ids: dict[int, list[int]] = {}
-    for instance in names:
-        ids.setdefault(story.process.get(instance, {}).get("run_id", 0), []).append(instance)
-    return [
-        {
-            "run_id": f"{run_id:016x}",
-            "processes": [names[instance] for instance in mine],
-            "hosts": sorted({story.process.get(i, {}).get("hostname", "") for i in mine}),
-            "begin_s": min(story.spans[i][0] - story.begin for i in mine) / 1e9,
-            "end_s": max(story.spans[i][1] - story.begin for i in mine) / 1e9,
-        }
-        for run_id, mine in ids.items()
+def run_id_of(story: Story, instance: int) -> int:
+    """A process's run id: what it said first, or its sessions."""
+    said = [
+        side.open["run_id"]
+        for key, side in story.sides.items()
+        if key[0] == instance and side.open and side.open["run_id"]
     ]
+    return story.run_ids.get(instance) or (said[0] if said else 0)
+
+
+def run_rows(story: Story, names: dict[int, str], sessions: list[Row]) -> list[Row]:
+    """Processes that share a run id, or sessions, numbered by time."""
+    by_name = {name: instance for instance, name in names.items()}
+    runs = [{instance} for instance in names]
+
+    def together(a: set[int], b: set[int]) -> bool:
+        ids = [{run_id_of(story, instance) for instance in mine} - {0} for mine in (a, b)]
+        joined = any(
+            row["peer"]
+            and by_name[row["process"]] in a
+            and by_name[row["peer"].partition(":")[0]] in b
+            for row in sessions
+        )
+        lone = [len(mine) == 1 and not found for mine, found in zip((a, b), ids)]
+        return bool(ids[0] & ids[1]) or joined or all(lone)
+
+    merged = True
+    while merged:
+        merged = False
+        for a in runs:
+            b = next((b for b in runs if b is not a and (together(a, b) or together(b, a))), None)
+            if b is not None:
+                a |= b
+                runs.remove(b)
+                merged = True
+                break
+    runs.sort(key=lambda mine: min(story.spans[i][0] for i in mine))
+    rows = []
+    for number, mine in enumerate(runs, start=1):
+        ordered = [instance for instance in names if instance in mine]
+        ids = Counter(
+            side.open["run_id"]
+            for key, side in story.sides.items()
+            if key[0] in mine and side.open and side.open["run_id"]
+        ) or Counter(run_id_of(story, i) for i in ordered)
+        rows.append(
+            {
+                "run": number,
+                "run_id": f"{ids.most_common(1)[0][0]:016x}",
+                "processes": [names[instance] for instance in ordered],
+                "hosts": sorted({story.process.get(i, {}).get("hostname", "") for i in mine}),
+                "begin_s": min(story.spans[i][0] - story.begin for i in mine) / 1e9,
+                "end_s": max(story.spans[i][1] - story.begin for i in mine) / 1e9,
+            }
+        )
+    return rows
 
 
 def session_row(
@@ -378,6 +430,7 @@ def session_row(
         for other, there in sides.items()
         if side.local and side.peer and (there.local, there.peer) == (side.peer, side.local)
         and other[0] != instance
+        and (there.open or {}).get("run_id") == opened.get("run_id")
     ]  # fmt: skip
     row = {
         "session": f"{names[instance]}:{number}",
@@ -428,10 +481,10 @@ def state_shares(side: Side) -> dict[str, float]:
     return {state: ns / whole for state, ns in spent.items()} if whole else {}
 
 
-def total_rows(sessions: list[Row], sides: list[Side]) -> list[Row]:
+def total_rows(sessions: list[tuple[Row, Side]]) -> list[Row]:
     rows = []
-    for role in sorted({row["role"] for row in sessions}):
-        mine = [(row, side) for row, side in zip(sessions, sides) if row["role"] == role]
+    for run, role in sorted({(row["run"], row["role"]) for row, _ in sessions}):
+        mine = [(row, side) for row, side in sessions if (row["run"], row["role"]) == (run, role)]
         starts, ends = [], []
         for row, side in mine:
             if side.start_ns is not None and row["elapsed_s"] is not None:
@@ -439,6 +492,7 @@ def total_rows(sessions: list[Row], sides: list[Side]) -> list[Row]:
                 ends.append(side.start_ns + round(row["elapsed_s"] * 1e9))
         elapsed = (max(ends) - min(starts)) / 1e9 if starts else None
         total = {
+            "run": run,
             "role": role,
             "sessions": len(mine),
             "elapsed_s": elapsed,

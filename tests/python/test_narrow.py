@@ -47,7 +47,14 @@ def make() -> Trace:
 
 
 def chosen(run: Run, **options: Any) -> Run:
-    usual = {"process": None, "session": None, "worker": None, "begin": None, "end": None}
+    usual = {
+        "group": None,
+        "process": None,
+        "session": None,
+        "worker": None,
+        "begin": None,
+        "end": None,
+    }
     return select(run, argparse.Namespace(**{**usual, **options}))
 
 

@@ -2,7 +2,7 @@
  *
  * Write the events of a made-up run, so that the analysis can be tested without a fabric.
  *
- *     emit [--rounds N] [--schema N] [--kill] [--one-sided] [--full]
+ *     emit [--rounds N] [--schema N] [--kill] [--one-sided] [--full] [--run-id N]
  *
  * Two processes, get and put, with two sessions: session 1 has fragments and a deferral, writes
  * complete out of posting order, and receives are cancelled or abandoned at the end. One thread
@@ -15,6 +15,7 @@
  *   --kill        stop in the middle, as a killed process does: nothing is closed
  *   --one-sided   leave put out, as if it had run on a host that was not recorded
  *   --full        also write some events of level `full`
+ *   --run-id N    claim to belong to this run (default 262896334)
  */
 #include <errno.h>
 #include <getopt.h>
@@ -40,6 +41,7 @@ struct options {
     bool kill;
     bool one_sided;
     bool full;
+    uint32_t run_id;
 };
 
 /* One end of a session, and the counters that its session_count repeats. */
@@ -183,9 +185,9 @@ static void introduce_process(struct stage *stage, enum hat hat, uint8_t role, u
     wear(stage, hat);
     FABT_TRACE(process, .cause = cause, .instance = fabt_writer.id / FABT_WRITER_THREADS,
                .schema_version = stage->options.schema, .role = role, .pid = pid,
-               .run_id = 0xfab7ace, .start_ns = now_ns(), .sessions = SESSIONS, .workers = 1,
-               .hostname = "made-up", .engine_version = "0.1.0", .libfabric_version = "1.17",
-               .provider = "tcp;ofi_rxm",
+               .run_id = stage->options.run_id, .start_ns = now_ns(), .sessions = SESSIONS,
+               .workers = 1, .hostname = "made-up", .engine_version = "0.1.0",
+               .libfabric_version = "1.17", .provider = "tcp;ofi_rxm",
                .command_line =
                    role == FABT_ROLE_GET ? "fabtget -n 2 -a addr" : "fabtput -n 2 02:00:a2:77");
     FABT_TRACE(params, .cause = cause, .tx_iov_limit = 4, .rx_iov_limit = 4, .rma_iov_limit = 4,
@@ -221,7 +223,7 @@ static void open_end(struct stage *stage, struct end *end, const char *role, con
     end->started_ns = now_ns();
     FABT_TRACE(session_open, .cause = FABT_CAUSE_START, .session = end->session, .worker = 0,
                .wire_id = end->session, .peer_pid = strcmp(role, "get") == 0 ? 4002 : 4001,
-               .run_id = 0xfab7ace, .workload = FABT_WORKLOAD_STRESS,
+               .run_id = stage->options.run_id, .workload = FABT_WORKLOAD_STRESS,
                .total_bytes = (uint64_t)stage->options.rounds * WRITES_A_ROUND * 97u);
     phase(stage, end, FABT_PHASE_SETUP);
     state(stage, end, FABT_STATE_SETUP);
@@ -475,11 +477,16 @@ static int number(const char *text, uint32_t *value)
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"rounds", required_argument, NULL, 'r'}, {"schema", required_argument, NULL, 's'},
-        {"kill", no_argument, NULL, 'k'},         {"one-sided", no_argument, NULL, 'o'},
-        {"full", no_argument, NULL, 'f'},         {NULL, 0, NULL, 0},
+        {"rounds", required_argument, NULL, 'r'},
+        {"schema", required_argument, NULL, 's'},
+        {"kill", no_argument, NULL, 'k'},
+        {"one-sided", no_argument, NULL, 'o'},
+        {"full", no_argument, NULL, 'f'},
+        {"run-id", required_argument, NULL, 'i'},
+        {NULL, 0, NULL, 0},
     };
-    static struct stage stage = {.options = {.rounds = 40, .schema = FABT_SCHEMA_VERSION}};
+    static struct stage stage = {
+        .options = {.rounds = 40, .schema = FABT_SCHEMA_VERSION, .run_id = 0xfab7ace}};
     int option, rc = 0;
 
     while (rc == 0 && (option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -489,6 +496,9 @@ int main(int argc, char **argv)
             break;
         case 's':
             rc = number(optarg, &stage.options.schema);
+            break;
+        case 'i':
+            rc = number(optarg, &stage.options.run_id);
             break;
         case 'k':
             stage.options.kill = true;
@@ -504,7 +514,8 @@ int main(int argc, char **argv)
         }
     }
     if (rc != 0 || optind != argc) {
-        fprintf(stderr, "usage: emit [--rounds N] [--schema N] [--kill] [--one-sided] [--full]\n");
+        fprintf(stderr, "usage: emit [--rounds N] [--schema N] [--kill] [--one-sided] [--full] "
+                        "[--run-id N]\n");
         return 2;
     }
     play(&stage);

@@ -18,7 +18,7 @@ from fabtrace.model.keys import WRITER_THREADS, split
 from fabtrace.model.messages import Messages, join_messages
 from fabtrace.model.operations import Operations
 from fabtrace.model.processes import Process
-from fabtrace.model.sessions import address_book
+from fabtrace.model.sessions import address_book, same_run, session_runs
 from fabtrace.model.skew import Skew, estimate
 from fabtrace.tables import TIMESTAMP, Table, Tables
 
@@ -78,17 +78,23 @@ def synchronise(
 def session_pairs(tables: Tables, processes: list[Process]) -> list[Pair]:
     """The sessions of which both ends are in the trace, by their addresses."""
     roles = {process.instance: process.role for process in processes}
-    book = address_book(tables)
+    book, runs = address_book(tables), session_runs(tables)
     ends: dict[tuple[str, str], list[int]] = {}
     for key, known in book.items():
         if known.get("local") and known.get("peer"):
             ends.setdefault((known["local"], known["peer"]), []).append(key)
+
+    def of_run(keys: list[int], key: int) -> list[int]:
+        return [other for other in keys if same_run(runs.get(other, 0), runs.get(key, 0))]
+
     pairs = []
     for (local, peer), keys in ends.items():
-        others = ends.get((peer, local), [])
-        # An address that was used twice joins nobody here: its sessions could be swapped.
-        if len(keys) == 1 and len(others) == 1 and roles.get(split(keys[0])[0]) == "put":
-            pairs.append(Pair(keys[0], others[0]))
+        for key in keys:
+            others = of_run(ends.get((peer, local), []), key)
+            # An address that was used twice in a run joins nobody here: its sessions could be swapped.
+            alone = len(others) == 1 and of_run(keys, others[0]) == [key]
+            if alone and roles.get(split(key)[0]) == "put":
+                pairs.append(Pair(key, others[0]))
     return pairs
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fabtrace.model.counters import growth
-from fabtrace.model.keys import session_index, session_keys, worker_keys
+from fabtrace.model.keys import NO_SESSION, session_index, session_keys, worker_keys
 from fabtrace.model.latency import build_latency
 from fabtrace.model.operations import Operations, build_pairing
 from fabtrace.model.processes import Process
@@ -25,30 +25,38 @@ from fabtrace.tables import Table
 
 @dataclass(frozen=True)
 class Part:
-    """What to keep. `listening`: the operations of listening endpoints, too."""
+    """What to keep. `listening`: the processes (instances) whose listening endpoints' operations, too."""
 
     begin_ns: int
     end_ns: int
     sessions: list[Session]
     workers: list[Worker]
-    listening: bool
+    listening: frozenset[int]
 
 
 def narrow(run: Run, part: Part) -> Run:
     """The part of a run."""
-    whole = part.begin_ns <= run.begin_ns and part.end_ns >= run.end_ns
+    kept = {session.process.instance for session in part.sessions} | part.listening
+    kept |= {worker.process.instance for worker in part.workers}
+    processes = [process for process in run.processes if keeps(process, kept, part)]
+    whole = all(
+        part.begin_ns <= process.begin_ns and process.last_ns <= part.end_ns
+        for process in run.processes
+        if process.instance in kept
+    )
+    hosts = {process.hostname or "?" for process in processes}
+    clocks = hosts | {f"{process.hostname or '?'}/{process.label}" for process in processes}
     operations = narrow_operations(run.operations, part, whole)
     sessions, workers = part.sessions, part.workers
     if not whole:
         grown = grown_sessions(run, part)
         sessions = relink([cut_session(s, part, grown) for s in sessions], sessions)
         workers = cut_workers(run.tables["load"], workers, part)
-    kept = {s.process.instance for s in sessions} | {w.process.instance for w in workers}
     return replace(
         run,
         begin_ns=part.begin_ns,
         end_ns=part.end_ns,
-        processes=[process for process in run.processes if keeps(process, kept, part)],
+        processes=processes,
         sessions=sessions,
         workers=workers,
         operations=operations,
@@ -56,14 +64,15 @@ def narrow(run: Run, part: Part) -> Run:
         pairing=build_pairing(operations, narrow_deferred(run.never_posted, part)),
         states=run.states if whole else run.states.within(part.begin_ns, part.end_ns),
         phases=run.phases if whole else run.phases.within(part.begin_ns, part.end_ns),
+        clocks=[link for link in run.clocks if {link.clock, link.against} <= clocks],
         narrowed=True,
     )
 
 
-def keeps(process: Process, kept: set[int], part: Part) -> bool:
+def keeps(process: Process, kept: frozenset[int] | set[int], part: Part) -> bool:
     """Whether a process is in the part."""
     alive = process.begin_ns <= part.end_ns and process.last_ns >= part.begin_ns
-    return alive and (process.instance in kept or part.listening)
+    return alive and process.instance in kept
 
 
 def narrow_operations(operations: Operations, part: Part, whole: bool) -> Operations:
@@ -73,8 +82,8 @@ def narrow_operations(operations: Operations, part: Part, whole: bool) -> Operat
         place = int(np.searchsorted(operations.keys, session.key))
         if place < len(wanted) and operations.keys[place] == session.key:
             wanted[place] = True
-    if part.listening:
-        wanted[(operations.keys & 0xFFFFFFFF) == 0xFFFFFFFF] = True
+    listening = (operations.keys & NO_SESSION) == NO_SESSION
+    wanted |= listening & np.isin(operations.keys >> 32, list(part.listening))
     mask = wanted[operations.owner] if len(operations) else np.zeros(0, bool)
     if not whole:
         known = np.where(operations.posted, operations.begin_ns, operations.end_ns)

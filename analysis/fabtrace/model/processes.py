@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from fabtrace import catalogue
 from fabtrace.model.keys import WRITER_THREADS, first_rows, instances, last_rows
 from fabtrace.model.writers import Written, scan_writers
@@ -59,6 +61,7 @@ def build_processes(tables: Tables, written: Mapping[str, Written] | None = None
     rows = first_rows(instances(described))
     start = described["cause"] == catalogue.load().code("cause", "start")
     started = set(instances(described)[start].tolist())
+    run_ids = known_run_ids(tables)
     roles = {
         instance: (
             catalogue.load().label("role", int(described["role"][rows[instance]]))
@@ -80,7 +83,7 @@ def build_processes(tables: Tables, written: Mapping[str, Written] | None = None
                 label=label,
                 role=roles[instance],
                 pid=number(facts, "pid"),
-                run_id=number(facts, "run_id"),
+                run_id=run_ids.get(instance, 0),
                 hostname=text(facts, "hostname"),
                 provider=text(facts, "provider"),
                 engine_version=text(facts, "engine_version"),
@@ -95,6 +98,20 @@ def build_processes(tables: Tables, written: Mapping[str, Written] | None = None
             )
         )
     return processes
+
+
+def known_run_ids(tables: Tables) -> dict[int, int]:
+    """The run id of each process instance of which it is known.
+
+    A get that was started alone learns it from its first put: a later `process` event has it, or its
+    sessions have.
+    """
+    found: dict[int, int] = {}
+    for table in (tables["session_open"], tables["process"]):
+        known = table.rows(np.flatnonzero(table["run_id"] != 0))
+        for instance, row in first_rows(instances(known)).items():
+            found[instance] = int(known["run_id"][row])
+    return found
 
 
 def number(facts: Table, column: str) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A whole run: what the views see."""
+"""All that a trace tells: what the views see."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cached_property
 
 from fabtrace import catalogue
 from fabtrace.model.clocks import ClockLink, synchronise
+from fabtrace.model.groups import Group, build_groups
 from fabtrace.model.keys import NO_SESSION, split
 from fabtrace.model.latency import KindLatency, build_latency
 from fabtrace.model.loss import Loss, build_loss
@@ -47,6 +48,7 @@ class Run:
     loss: Loss
     states: Intervals
     phases: Intervals
+    groups: list[Group] = field(default_factory=list)
     clocks: list[ClockLink] = field(default_factory=list)
     narrowed: bool = False  # only a part of what the trace has
 
@@ -68,6 +70,11 @@ class Run:
         process = self.by_instance.get(split(key)[0])
         label = process.label if process is not None else "?"
         return f"{label}/main" if session is None else f"{label}/{session.worker}"
+
+    @cached_property
+    def group_numbers(self) -> dict[int, int]:
+        """For each process instance the number of the run that it took part in."""
+        return {p.instance: group.number for group in self.groups for p in group.processes}
 
     @cached_property
     def by_key(self) -> dict[int, Session]:
@@ -115,6 +122,7 @@ def build(tables: Tables, align_clocks: bool = True) -> Run:
         never_posted=deferred,
         pairing=build_pairing(operations, deferred),
         loss=loss,
+        groups=build_groups(processes, sessions),
         clocks=clocks,
         states=intervals("session_state", "state"),
         phases=intervals("session_phase", "phase"),

@@ -298,9 +298,9 @@ class Lookups:
 def join_ends(sessions: list[Session]) -> None:
     """Let the two ends of each session know each other.
 
-    They are those whose local and peer addresses are each other's. An address can be used again later in
-    the trace; then those that lived at the same time longest belong together. (Not only those that did
-    at all: the clocks of two hosts may differ.)
+    They are those whose local and peer addresses are each other's, in the same run as far as both know
+    theirs. An address can be used again later in the trace; then those that lived at the same time
+    longest belong together. (Not only those that did at all: the clocks of two hosts may differ.)
     """
     by_addresses: dict[tuple[str, str], list[Session]] = {}
     for session in sessions:
@@ -312,11 +312,23 @@ def join_ends(sessions: list[Session]) -> None:
             (one, other)
             for one in ends
             for other in by_addresses.get((peer, local), [])
-            if one.process is not other.process
+            if one.process is not other.process and same_run(one.run_id, other.run_id)
         ]
         for one, other in sorted(pairs, key=lambda pair: -overlap_ns(*pair)):
             if one.peer is None and other.peer is None:
                 one.peer, other.peer = other, one
+
+
+def same_run(one: int, other: int) -> bool:
+    """Whether two run ids may be the same: 0 is not known (an older peer, or no `session_open`)."""
+    return one == other or 0 in (one, other)
+
+
+def session_runs(tables: Tables) -> dict[int, int]:
+    """The run id of each session, by its key; 0: not known."""
+    table = tables["session_open"]
+    rows = last_rows(session_keys(table))
+    return {key: int(table["run_id"][row]) for key, row in rows.items()}
 
 
 def overlap_ns(one: Session, other: Session) -> int:

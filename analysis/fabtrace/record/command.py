@@ -127,6 +127,7 @@ def summarise(plan: Plan, run_id: str, signals: Signals) -> bool:
         return summarise_snapshots(plan)
     size = sum(path.stat().st_size for path in plan.folder.rglob("*") if path.is_file())
     where = f"{buffers.format_size(size)} in {plan.shown}"
+    own = ""
     try:
         if size > COUNT_SILENTLY_BYTES:
             say(f"counting the events of {where} (Ctrl-C skips it)")
@@ -137,12 +138,12 @@ def summarise(plan: Plan, run_id: str, signals: Signals) -> bool:
         say(f"{plan.shown}: {error}")
         return False
     else:
-        show_counts(counted, run_id)
+        own = show_counts(counted, run_id)
         say(f"{counted.events:,} events recorded, {counted.lost:,} lost; {where}")
         if counted.lost:
             now = str(plan.buffers).replace(" ", "")
             say(f"fewer are lost with larger --buffers (they were {now}) or with --level light")
-    say(f"next: fabtrace report {shlex.quote(plan.shown)}")
+    say(f"next: fabtrace report {shlex.quote(plan.shown)}{own}")
     return True
 
 
@@ -154,18 +155,22 @@ def summarise_snapshots(plan: Plan) -> bool:
     return True
 
 
-def show_counts(counted: tally.Tally, run_id: str) -> None:
-    """A line a process, and a remark if some do not belong to this run."""
-    strangers = 0
+def show_counts(counted: tally.Tally, run_id: str) -> str:
+    """A line a process, and a remark if some do not belong to this run.
+
+    Returns the option by which views show this run alone; empty if there is nothing else.
+    """
+    number = run_id.lower().removeprefix("0x").zfill(16)
+    runs = []
     for instance, names in sorted(counted.by_process().items(), key=lambda item: -item[1].total()):
         role, pid, run = counted.processes.get(instance, ("process", instance, None))
         most = ", ".join(f"{name} {count:,}" for name, count in names.most_common(NAMES_SHOWN))
         rest = ", ..." if len(names) > NAMES_SHOWN else ""
         say(f"{role} {pid}: {names.total():,} events: {most}{rest}")
-        strangers += run is not None and f"{run:016x}" != run_id.lower().removeprefix("0x").zfill(
-            16
-        )
-    if strangers and run_id:
-        say(
-            f"{strangers} of these processes were not started here: the session daemon serves all runs"
-        )
+        if run is not None:
+            runs.append(f"{run:016x}")
+    strangers = sum(run != number for run in runs)
+    if not strangers or not run_id:
+        return ""
+    say(f"{strangers} of these processes were not started here: the session daemon serves all runs")
+    return f" --run {number}" if number in runs else ""

@@ -14,7 +14,14 @@ import numpy as np
 from fabtrace import catalogue, snapshot
 from fabtrace.model import Run
 from fabtrace.model.clocks import ClockLink
-from fabtrace.model.keys import NO_SESSION, WRITER_THREADS, session_keys, split, thread_name
+from fabtrace.model.keys import (
+    NO_SESSION,
+    WRITER_THREADS,
+    instances,
+    session_keys,
+    split,
+    thread_name,
+)
 from fabtrace.model.latency import DEFINITION, PERCENTS, KindLatency, Summary
 from fabtrace.model.loss import Lost
 from fabtrace.model.processes import Process
@@ -32,16 +39,25 @@ Document = dict[str, Any]
 
 def make_report(run: Run) -> Document:
     """The whole report."""
+
+    def in_run(session: Session) -> int:
+        return run.group_numbers[session.process.instance]
+
+    sessions = sorted(run.sessions, key=in_run)  # stable: within a run as they are
+    processes = sorted(run.processes, key=lambda process: run.group_numbers[process.instance])
     return {
         "schema": SCHEMA,
         "version": VERSION,
         "trace": trace_part(run),
         "snapshot": snapshot_part(run),
-        "processes": [process_row(process, run) for process in run.processes],
+        "processes": [process_row(process, run) for process in processes],
         "runs": run_rows(run),
         "clocks": [clock_row(link) for link in run.clocks],
-        "sessions": [session_row(session, run) for session in run.sessions],
-        "totals": [total_row(role, run) for role in sorted({s.role for s in run.sessions})],
+        "sessions": [session_row(session, run) for session in sessions],
+        "totals": [
+            total_row(number, role, [s for s in sessions if (in_run(s), s.role) == (number, role)])
+            for number, role in sorted({(in_run(s), s.role) for s in sessions})
+        ],
         "workers": [worker_row(worker) for worker in run.workers],
         "latency": {
             "definition": DEFINITION,
@@ -51,8 +67,17 @@ def make_report(run: Run) -> Document:
         "loss": loss_part(run),
         "pairing": pairing_part(run),
         "errors": error_rows(run),
-        "warnings": {name: len(run.tables[name]) for name in WARNINGS},
+        "warnings": {name: count_events(run, name) for name in WARNINGS},
     }
+
+
+def count_events(run: Run, event: str) -> int:
+    """The events of a name in the part of the trace that is shown."""
+    table = run.tables[event]
+    if not run.narrowed:
+        return len(table)
+    mine = np.isin(instances(table), [process.instance for process in run.processes])
+    return int(np.count_nonzero(mine & (table.times >= run.begin_ns) & (table.times <= run.end_ns)))
 
 
 def trace_part(run: Run) -> Document:
@@ -62,7 +87,11 @@ def trace_part(run: Run) -> Document:
         "path": run.tables.source,
         "schema_version": int(versions.max()) if len(versions) else None,
         "level": run.level,
-        "events": run.tables.events,
+        "events": (
+            sum(count_events(run, event) for event in run.tables.tables)
+            if run.narrowed
+            else run.tables.events
+        ),
         "begin_ns": run.begin_ns,
         "end_ns": run.end_ns,
         "duration_s": (run.end_ns - run.begin_ns) / 1e9,
@@ -83,24 +112,20 @@ def snapshot_part(run: Run) -> Document | None:
 
 
 def run_rows(run: Run) -> list[Document]:
-    """The runs in the trace: processes that share a run id. Those without one are a run together."""
-    rows: dict[int, Document] = {}
-    for process in run.processes:
-        row = rows.setdefault(
-            process.run_id,
-            {
-                "run_id": f"{process.run_id:016x}",
-                "processes": [],
-                "hosts": [],
-                "begin_s": (process.begin_ns - run.begin_ns) / 1e9,
-                "end_s": 0.0,
-            },
-        )
-        row["processes"].append(process.label)
-        row["hosts"] = sorted({*row["hosts"], process.hostname})
-        row["begin_s"] = min(row["begin_s"], (process.begin_ns - run.begin_ns) / 1e9)
-        row["end_s"] = max(row["end_s"], (process.last_ns - run.begin_ns) / 1e9)
-    return list(rows.values())
+    """The runs in the trace (of a part of it: those of its processes)."""
+    shown = {process.instance for process in run.processes}
+    return [
+        {
+            "run": group.number,
+            "run_id": f"{group.run_id:016x}",
+            "processes": [process.label for process in group.processes],
+            "hosts": sorted({process.hostname for process in group.processes}),
+            "begin_s": (group.begin_ns - run.begin_ns) / 1e9,
+            "end_s": (group.end_ns - run.begin_ns) / 1e9,
+        }
+        for group in run.groups
+        if shown & {process.instance for process in group.processes}
+    ]
 
 
 def clock_row(link: ClockLink) -> Document:
@@ -129,6 +154,7 @@ def process_row(process: Process, run: Run) -> Document:
     end = process.end
     return {
         "process": process.label,
+        "run": run.group_numbers[process.instance],
         "role": process.role,
         "pid": process.pid,
         "hostname": process.hostname,
@@ -157,6 +183,7 @@ def session_row(session: Session, run: Run) -> Document:
     counters = session.counters
     return {
         "session": session.label,
+        "run": run.group_numbers[session.process.instance],
         "process": session.process.label,
         "number": session.number,
         "role": session.role,
@@ -186,9 +213,8 @@ def session_row(session: Session, run: Run) -> Document:
     }
 
 
-def total_row(role: str, run: Run) -> Document:
-    """All sessions of a role together; the time is from the first start to the last end."""
-    mine = [session for session in run.sessions if session.role == role]
+def total_row(number: int, role: str, mine: list[Session]) -> Document:
+    """All sessions of a role in a run; the time is from the first start to the last end."""
     spans = [
         (session.start_ns, session.start_ns + session.elapsed_ns)
         for session in mine
@@ -197,6 +223,7 @@ def total_row(role: str, run: Run) -> Document:
     elapsed_ns = max(end for _, end in spans) - min(begin for begin, _ in spans) if spans else None
     payload_bytes = sum(session.payload_bytes for session in mine)
     total: Document = {
+        "run": number,
         "role": role,
         "sessions": len(mine),
         "payload_bytes": payload_bytes,

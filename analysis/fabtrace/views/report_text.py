@@ -45,13 +45,16 @@ def print_processes(console: Console, report: Row) -> None:
     )
     print_snapshot(console, report["snapshot"])
     form.heading(console, "Processes (s: since the first event)")
+    several = len(report["runs"]) > 1
     table = form.make_table(
+        *(["run"] if several else []),
         "process", "pid", "provider", "libfabric", "host", "wk", "sessions", "from s", "to s", "exit",
         left=("process", "provider", "host"),
     )  # fmt: skip
     for row in report["processes"]:
         exit_code = "not seen" if row["exit_code"] is None else str(row["exit_code"])
         table.add_row(
+            *([str(row["run"])] if several else []),
             row["process"], str(row["pid"] or form.UNKNOWN), row["provider"] or form.UNKNOWN,
             row["libfabric_version"], row["hostname"], str(row["workers"]), str(row["sessions"]),
             form.seconds(row["begin_s"]), form.seconds(row["end_s"]), exit_code,
@@ -81,15 +84,18 @@ def print_snapshot(console: Console, snapshot: Row | None) -> None:
 
 
 def print_runs(console: Console, report: Row) -> None:
-    """Which processes belong together, if there are several runs."""
+    """Which processes ran together, if there are several runs."""
     if len(report["runs"]) < 2:
         return
-    form.heading(console, "Runs: processes that share a run id (--process shows one alone)")
-    table = form.make_table("run id", "from s", "to s", "processes", left=("run id", "processes"))
+    form.heading(console, f"{len(report['runs'])} runs are in this trace; --run N shows one alone")
+    table = form.make_table(
+        "run", "run id", "from s", "to s", "processes", left=("run id", "processes")
+    )
+    table.columns[4].no_wrap, table.columns[4].overflow = False, "fold"
     for row in report["runs"]:
         known = row["run_id"].strip("0")
         table.add_row(
-            row["run_id"] if known else "not known", form.seconds(row["begin_s"]),
+            str(row["run"]), row["run_id"] if known else "not known", form.seconds(row["begin_s"]),
             form.seconds(row["end_s"]), ", ".join(row["processes"]),
         )  # fmt: skip
     form.show(console, table)
@@ -136,17 +142,20 @@ def session_table(report: Row, shortened: str) -> Table:
         "session", "peer", "wk", "bytes", "s", "MiB/s", "ops", "writes", "frag", "ooo", "defer",
         "end", left=("session", "peer", "end"),
     )  # fmt: skip
-    totals = {row["role"]: row for row in report["totals"]}
+    totals = {(row["run"], row["role"]): row for row in report["totals"]}
     rows = report["sessions"]
-    for index, row in enumerate(rows):
-        last = index + 1 == len(rows) or rows[index + 1]["role"] != row["role"]
+    groups = [(row["run"], row["role"]) for row in rows]
+    for group, following, row in zip(groups, [*groups[1:], None], rows):
         peer = row["peer"] or (f"pid {row['peer_pid']}" if row["peer_pid"] else form.UNKNOWN)
         worker = form.UNKNOWN if row["worker"] is None else str(row["worker"])
         table.add_row(row["session"], peer, worker, *figures(row, shortened), row["outcome"])
-        if last:
-            total = totals[row["role"]]
-            name = f"all {row['role']}"
-            table.add_row(name, "", "", *figures(total, shortened), "", style="bold")
+        if following != group:
+            name = (
+                f"run {row['run']} {row['role']}"
+                if len(report["runs"]) > 1
+                else f"all {row['role']}"
+            )
+            table.add_row(name, "", "", *figures(totals[group], shortened), "", style="bold")
     return table
 
 
@@ -227,7 +236,8 @@ def print_latency(console: Console, report: Row) -> None:
             form.show(console)
             form.show(console, "Latency: not recorded at level light; ops and full have it")
         return
-    form.heading(console, "Latency in µs, from the posting call to the completion")
+    runs = ", all runs together" if len(report["runs"]) > 1 else ""
+    form.heading(console, f"Latency in µs, from the posting call to the completion{runs}")
     form.print_fitting(console, latency_table(kinds, False), latency_table(kinds, True))
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The options that say which part of a run a view shows: --process, --session, --worker, --begin, --end."""
+"""The options that say which part of a trace a view shows: --run, --process, --session, --worker, --begin,
+--end."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from fabtrace.errors import FabtraceError
 from fabtrace.model import Run
 from fabtrace.model.narrow import Part, narrow
+from fabtrace.model.processes import Process
 from fabtrace.model.sessions import Session
 from fabtrace.model.workers import Worker
 
@@ -33,7 +35,8 @@ class Selector:
 
 def add_selection_options(parser: argparse.ArgumentParser) -> None:
     """The options, in a group of their own in --help."""
-    group = parser.add_argument_group("which part of the run")
+    group = parser.add_argument_group("which part of the trace")
+    add_run_option(group)
     add_process_option(group)
     add_session_option(group)
     group.add_argument(
@@ -43,6 +46,17 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
         help="only worker N and its sessions",
     )
     add_time_options(group, "the run's begin")
+
+
+def add_run_option(group: argparse._ActionsContainer) -> None:
+    """--run."""
+    group.add_argument(
+        "--run",
+        dest="group",  # `run` is the command's function
+        type=run_option,
+        metavar="RUN",
+        help="of several runs in the folder only this one: its number in the report, or its run id",
+    )
 
 
 def add_process_option(group: argparse._ActionsContainer) -> None:
@@ -85,6 +99,18 @@ def worker_option(text: str) -> Selector:
     return numbered(text, "worker")
 
 
+def run_option(text: str) -> int | str:
+    """--run: a number, or a run id of 16 hex digits (with or without 0x)."""
+    if re.fullmatch(r"[0-9]{1,6}", text):
+        return int(text)
+    found = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{16})", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no run; give its number in the report, or its run id of 16 hex digits"
+        )
+    return found[1].lower()
+
+
 def numbered(text: str, what: str) -> Selector:
     """A number, with the process that it counts in or without."""
     found = re.fullmatch(r"(?:([a-z]+[0-9]*):)?([0-9]{1,9})", text)
@@ -109,24 +135,17 @@ def number_option(text: str) -> int:
 
 
 def select(run: Run, options: argparse.Namespace) -> Run:
-    """The part of a run that the options ask for; FabtraceError if there is no such thing."""
-    sessions = of_process(run, options.process)
-    workers = [w for w in run.workers if w.process in processes_of(run, options.process)]
+    """The part of a trace that the options ask for; FabtraceError if there is no such thing."""
+    run = pick_run(run, options.group)
+    chosen = pick_processes(run, options.process)
+    sessions = [session for session in run.sessions if session.process in chosen]
+    workers = [worker for worker in run.workers if worker.process in chosen]
     if options.worker is not None:
         workers = pick_workers(workers, options.worker)
-        chosen = {(worker.process.instance, worker.number) for worker in workers}
-        sessions = [s for s in sessions if (s.process.instance, s.worker) in chosen]
+        serving = {(worker.process.instance, worker.number) for worker in workers}
+        sessions = [s for s in sessions if (s.process.instance, s.worker) in serving]
     if options.session is not None:
-        sessions = [
-            s for s in sessions if options.session.matches(s.process.label, s.role, s.number)
-        ]
-        if not sessions:
-            known = of_process(run, options.process)
-            raise FabtraceError(f"--session {options.session}: {what_there_is(known)}")
-        if options.session.process is None:
-            # Numbers count in each process for itself: the other ends may have others.
-            ends = [s.peer for s in sessions if s.peer is not None and options.process is None]
-            sessions = [s for s in run.sessions if s in sessions or any(s is end for end in ends)]
+        sessions = pick_sessions(run, sessions, options)
         served = {(s.process.instance, s.worker) for s in sessions}
         workers = [w for w in workers if (w.process.instance, w.number) in served]
     begin = run.begin_ns + (options.begin or 0)
@@ -134,27 +153,58 @@ def select(run: Run, options: argparse.Namespace) -> Run:
     if begin > run.end_ns or (options.end is not None and end < begin):
         took = (run.end_ns - run.begin_ns) / 1e9
         raise FabtraceError(f"--begin, --end: nothing is between them; the run takes {took:.6f} s")
-    everything = len(sessions) == len(run.sessions) and len(workers) == len(run.workers)
-    if everything and options.begin is None and options.end is None and options.process is None:
+    whole = options.worker is None and options.session is None
+    everything = whole and len(chosen) == len(run.processes)
+    if everything and options.begin is None and options.end is None:
         return run
-    return narrow(run, Part(begin, end, sessions, workers, everything))
+    return narrow(run, Part(begin, end, sessions, workers, listening(chosen if whole else [])))
 
 
-def processes_of(run: Run, process: str | None) -> list[object]:
+def pick_run(run: Run, wanted: int | str | None) -> Run:
+    """The run that --run means; without it all that is in the trace."""
+    if wanted is None:
+        return run
+    for group in run.groups:
+        if wanted in (group.number, f"{group.run_id:016x}"):
+            break
+    else:
+        names = ", ".join(f"{group.number} ({group.run_id:016x})" for group in run.groups[:8])
+        raise FabtraceError(f"--run {wanted}: not in the trace, which has {names or 'none'}")
+    if len(run.groups) == 1:
+        return run
+    sessions = [session for session in run.sessions if session.process in group.processes]
+    workers = [worker for worker in run.workers if worker.process in group.processes]
+    part = Part(group.begin_ns, group.end_ns, sessions, workers, listening(group.processes))
+    return narrow(run, part)
+
+
+def listening(processes: list[Process]) -> frozenset[int]:
+    """The processes as Part has them."""
+    return frozenset(process.instance for process in processes)
+
+
+def pick_processes(run: Run, process: str | None) -> list[Process]:
     """The processes that --process means; all without it."""
     if process is None:
         return list(run.processes)
-    known = [p for p in run.processes if process in (p.label, str(p.pid))]
-    if not known:
+    chosen = [p for p in run.processes if process in (p.label, str(p.pid))]
+    if not chosen:
         names = ", ".join(f"{p.label} (pid {p.pid})" for p in run.processes)
         raise FabtraceError(f"--process {process}: not in the trace, which has {names}")
-    return list(known)
+    return chosen
 
 
-def of_process(run: Run, process: str | None) -> list[Session]:
-    """The sessions of one process, given by its label or pid; all without one."""
-    known = processes_of(run, process)
-    return [session for session in run.sessions if session.process in known]
+def pick_sessions(run: Run, sessions: list[Session], options: argparse.Namespace) -> list[Session]:
+    """Those of some sessions that --session means, with their other ends."""
+    selector: Selector = options.session
+    found = [s for s in sessions if selector.matches(s.process.label, s.role, s.number)]
+    if not found:
+        raise FabtraceError(f"--session {selector}: {what_there_is(sessions)}")
+    if selector.process is None:
+        # Numbers count in each process for itself: the other ends may have others.
+        ends = [s.peer for s in found if s.peer is not None and options.process is None]
+        found = [s for s in run.sessions if s in found or any(s is end for end in ends)]
+    return found
 
 
 def pick_workers(workers: list[Worker], selector: Selector) -> list[Worker]:

@@ -12,9 +12,11 @@ from fabtrace.views.load import add_load_options, load_run
 from fabtrace.views.select import (
     Selector,
     add_process_option,
+    add_run_option,
     add_session_option,
     add_time_options,
-    of_process,
+    pick_processes,
+    pick_run,
     what_there_is,
 )
 from fabtrace.views.timeline_document import make_overview, make_timelines
@@ -50,6 +52,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
     add_session_option(parser)
     add_process_option(parser)
+    add_run_option(parser)
     parser.add_argument(
         "--slices", type=slices_option, default=20, metavar="N", help="slices of time (default 20)"
     )
@@ -92,8 +95,9 @@ def run(options: argparse.Namespace) -> int:
         raise FabtraceError("--events needs --session: which one's events?", EXIT_USAGE)
     if options.limit is None:
         options.limit = DEFAULT_LIMIT
-    model = load_run(options.folder, options)
-    sessions = of_process(model, options.process)
+    model = pick_run(load_run(options.folder, options), options.group)
+    chosen = pick_processes(model, options.process)
+    sessions = [session for session in model.sessions if session.process in chosen]
     console = make_console(options.width)
     if options.session is None:
         overview = make_overview(model, sessions, options.process, console.width)
