@@ -14,7 +14,7 @@ from pathlib import Path
 SPDX = "SPDX-License-Identifier: BSD-3-Clause"
 SPDX_LINES = 3  # among the first lines: a #! comes before it
 # The licence itself, and what can't hold a comment or is made by others.
-WITHOUT_SPDX = {"LICENSE", ".gitignore"}
+WITHOUT_SPDX = {"LICENSE"}
 WITHOUT_SPDX_SUFFIXES = {".json", ".log", ".png", ".svg", ".bin"}
 PYTHON_PROGRAMS = (
     "scripts/bench-analysis",
