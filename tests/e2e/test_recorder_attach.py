@@ -34,6 +34,16 @@ def wait_for_events(trace: Path) -> None:
         assert time.monotonic() < deadline
 
 
+def wait_for_work(pid: int) -> None:
+    """Until its workers have had so much of a processor as no handshake takes."""
+    deadline = time.monotonic() + SECONDS
+    spent_ns = 0
+    while spent_ns < 300_000_000:
+        assert time.monotonic() < deadline
+        workers = [task for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid)]
+        spent_ns = sum(int((task / "schedstat").read_text().split()[0]) for task in workers)
+
+
 def attach(world: World, trace: Path, *options: str | Path) -> subprocess.Popen[str]:
     """Start a recorder and return when it records."""
     process = world.start(FABTRACE, "record", "-o", trace, "--buffers", "64kx4", *options)
@@ -73,6 +83,31 @@ def test_one_of_them_until_it_ends(
     assert summary(done)[0] == len(event_names(trace))
     assert instances(trace) == 2
     assert running[0].poll() is None
+
+
+def test_sessions_that_ran_before(world: World, trace: Path) -> None:
+    """
+    Description: a pair is recorded from its middle to its cancellation. What its sessions waited for
+    before their first change of state is unknown, and not what they waited for at the end.
+    """
+    options = ["--provider", "tcp;ofi_rxm", "--bind", "127.0.0.1", "-w", "-c", "--total", "10G"]
+    get = world.start(world.get, *options)
+    assert get.stdout is not None
+    put = world.start(world.put, *options, get.stdout.readline().strip())
+    for program in (get, put):
+        wait_for_work(program.pid)
+    process = attach(world, trace, "--pid", f"{get.pid},{put.pid}")
+    wait_for_events(trace)
+    for program in (get, put):
+        program.send_signal(signal.SIGINT)
+    assert [world.finish(program).code for program in (get, put)] == [0, 0]
+    done = world.finish(process)
+    assert done.code == 0, done.err
+    rows = world.report(trace)["sessions"]
+    assert [row["session"] for row in rows] == ["get:0", "put:0"]
+    for row in rows:
+        assert row["peer"] is not None and row["state_shares"].get("unknown", 0) > 0, row
+        assert sum(row["state_shares"].values()) == pytest.approx(1)
 
 
 def test_for_a_time(world: World, trace: Path, running: list[subprocess.Popen[str]]) -> None:

@@ -104,6 +104,7 @@ class Side:
         self.tally: Counter[str] = Counter()
         self.errors = 0
         self.states: list[tuple[int, str, int]] = []
+        self.began = False  # its begin is in the trace
 
     def saw(self, time: int) -> None:
         self.first_ns = time if self.first_ns is None else self.first_ns
@@ -188,6 +189,7 @@ class Story:
         side = self.side(instance, time, f)
         assert side is not None
         side.open = f
+        side.began |= f["cause"] == "start"
         self.given[(instance, f["worker"])].add(f["session"])
 
     def on_session_address(self, instance: int, time: int, f: Fields) -> None:
@@ -261,7 +263,8 @@ def recompute(trace_dir: str | os.PathLike[str]) -> Row:
     sides = {key: side for key, side in story.sides.items() if side.first_ns is not None}
     order = sorted(sides, key=lambda key: (list(names).index(key[0]), key[1]))
     roles = {instance: role_of(story, instance) for instance in names}
-    sessions = [session_row(story, key, names, roles, sides) for key in order]
+    states = "session_state" in known
+    sessions = [session_row(story, key, names, roles, sides, states) for key in order]
     runs = run_rows(story, names, sessions)
     number_of = {name: row["run"] for row in runs for name in row["processes"]}
     for row in sessions:
@@ -415,6 +418,7 @@ def session_row(
     names: dict[int, str],
     roles: dict[int, str],
     sides: dict[tuple[int, int], Side],
+    recorded: bool,
 ) -> Row:
     side = sides[key]
     instance, number = key
@@ -450,7 +454,7 @@ def session_row(
         "outcome": str(closed["outcome"]) if closed else "open",
         "reason": closed["reason"] if closed else "",
         "registration_us": count.get("registration_ns", 0) / 1e3,
-        "state_shares": state_shares(side),
+        "state_shares": state_shares(side, recorded),
     }
     for column, counter in (
         ("operations", "ops_posted"),
@@ -467,14 +471,18 @@ def session_row(
     return row
 
 
-def state_shares(side: Side) -> dict[str, float]:
-    """Share of each state in the time from the first state to the close."""
+def state_shares(side: Side, recorded: bool) -> dict[str, float]:
+    """Share of each state in the time from the first state (of a session that began before the trace:
+    from its first event) to the close."""
     spent: Counter[str] = Counter()
-    if not side.states:
+    states = list(side.states)
+    if not side.began and recorded:
+        states.insert(0, (side.first_ns or 0, "unknown", 255))
+    if not states:
         return {}
     final = side.close_ns if side.close_ns is not None else side.last_ns
     for (time, state, _), (until, _, _) in zip(
-        side.states, [*side.states[1:], (max(final, side.states[-1][0]), "", 0)]
+        states, [*states[1:], (max(final, states[-1][0]), "", 0)]
     ):
         spent[state] += until - time
     whole = sum(spent.values())

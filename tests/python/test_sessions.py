@@ -178,3 +178,22 @@ def test_states_account_for_the_whole_time() -> None:
     first, second = (run.states.of(session.key).totals_ns() for session in run.sessions)
     assert list(first.values()) == [10, 30, 60]
     assert list(second.values()) == [40, 20]
+
+
+def test_before_the_first_transition_nothing_is_known() -> None:
+    """
+    Description: sessions that were open when the recording began: what one waited for is unknown until
+    it changes, and of one that never changes, always. A session that opened later is known throughout.
+    """
+    trace = Trace()
+    trace.process(PUT, "put", cause="state_dump")
+    for session, cause in ((0, "state_dump"), (1, "state_dump"), (2, "start")):
+        trace.add("session_open", 10, PUT, session=session, cause=cause)
+    trace.add("session_state", 10, PUT, session=2, state="setup")
+    trace.add("session_state", 90, PUT, session=0, state="drain")
+    for session in range(3):
+        trace.add("session_close", 110, PUT, session=session)
+    run = build(trace.tables())
+    shares = {s.number: run.states.shares(s.key, "state") for s in run.sessions}
+    assert shares == {0: {"unknown": 0.8, "drain": 0.2}, 1: {"unknown": 1.0}, 2: {"setup": 1.0}}
+    assert len(run.phases.keys) == 0  # not recorded at all

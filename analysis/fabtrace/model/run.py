@@ -20,8 +20,14 @@ from fabtrace.model.operations import (
     never_posted,
 )
 from fabtrace.model.processes import Process, build_processes, trace_span
-from fabtrace.model.sessions import Session, build_sessions, find_owners, state_ends
-from fabtrace.model.states import Intervals, build_intervals
+from fabtrace.model.sessions import (
+    Session,
+    build_sessions,
+    find_owners,
+    state_begins,
+    state_ends,
+)
+from fabtrace.model.states import Intervals, build_intervals, with_beginnings
 from fabtrace.model.workers import Worker, build_workers
 from fabtrace.model.writers import scan_writers
 from fabtrace.tables import Table, Tables
@@ -102,11 +108,12 @@ def build(tables: Tables, align_clocks: bool = True) -> Run:
     deferred = never_posted(operations)
     sessions = build_sessions(tables, operations, by_instance, owners)
     loss = build_loss(tables, by_instance, written)
-    ends = state_ends(sessions)
+    begins, ends = state_begins(sessions), state_ends(sessions)
 
     def intervals(event: str, column: str) -> Intervals:
         owned = owners[event].keys, owners[event].index
-        return build_intervals(tables[event], column, owned, ends, loss.gaps(event))
+        known = build_intervals(tables[event], column, owned, ends, loss.gaps(event))
+        return with_beginnings(known, begins, ends) if event in tables.declared else known
 
     begin_ns, end_ns = trace_span(processes)
     return Run(

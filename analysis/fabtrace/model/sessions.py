@@ -336,6 +336,11 @@ def overlap_ns(one: Session, other: Session) -> int:
     return min(one.last_ns, other.last_ns) - max(one.begin_ns, other.begin_ns)
 
 
+def state_begins(sessions: list[Session]) -> dict[int, int]:
+    """From when on the trace knows of each session that was open before: its first event."""
+    return {session.key: session.begin_ns for session in sessions if session.open_ns is None}
+
+
 def state_ends(sessions: list[Session]) -> dict[int, int]:
     """Until when the last state of each session lasted."""
     return {

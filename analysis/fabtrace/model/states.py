@@ -6,7 +6,8 @@
 
 Between a transition that is lost and the next one of the same session nobody knows the state. Which
 session's transition was lost is not known either, only its writer's, so it concerns all of this writer's
-sessions.
+sessions. Nor does anybody know it before the first transition of a session that was open already when
+the recording began.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabtrace import catalogue
-from fabtrace.model.keys import Groups, Index, Keys
+from fabtrace.model.keys import Groups, Index, Keys, bounds
 from fabtrace.model.loss import Gap
 from fabtrace.tables import Table
 
@@ -123,6 +124,37 @@ def build_intervals(
     if not gaps:
         return intervals
     return cut_at_gaps(intervals, table["writer"][order], gaps)
+
+
+def with_beginnings(
+    intervals: Intervals, begins_ns: Mapping[int, int], ends_ns: Mapping[int, int]
+) -> Intervals:
+    """Let sessions be UNKNOWN from their begin in `begins_ns` to their first interval, or if they have
+    none to their end."""
+    rows = bounds(intervals.owner, len(intervals.keys))[0]
+    first = {
+        key: int(intervals.begin_ns[row])
+        for key, row in zip(intervals.keys.tolist(), rows.tolist())
+        if row >= 0
+    }
+    added = [
+        (key, begin, first.get(key, ends_ns.get(key, begin))) for key, begin in begins_ns.items()
+    ]
+    added = [(key, begin, end) for key, begin, end in added if end > begin]
+    if not added:
+        return intervals
+    new_keys, new_begin, new_end = np.array(added, np.int64).T
+    keys = np.union1d(intervals.keys, new_keys)
+    owner = np.searchsorted(keys, np.concatenate([new_keys, intervals.keys[intervals.owner]]))
+    order = np.argsort(owner, kind="stable")  # what is added comes before the session's others
+    state = np.concatenate([np.full(len(added), UNKNOWN, np.uint8), intervals.state])
+    return Intervals(
+        keys,
+        owner.astype(np.int32)[order],
+        state[order],
+        np.concatenate([new_begin, intervals.begin_ns])[order],
+        np.concatenate([new_end, intervals.end_ns])[order],
+    )
 
 
 def cut_at_gaps(

@@ -182,7 +182,7 @@ def print_waits(console: Console, report: Row) -> None:
     form.heading(console, "What sessions waited for (% of the session's time)")
     names = [
         name
-        for name in catalogue.load().enums["state"]
+        for name in (*catalogue.load().enums["state"], "unknown")
         if any(row["state_shares"].get(name, 0) >= 0.0005 for row in rows)
     ]
     table = form.make_table("session", *names, left=("session",))
