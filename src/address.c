@@ -121,7 +121,11 @@ int address_publish(const char *path, const char *text, struct failure *failure)
     if (rc != 0) {
         if (fd >= 0)
             unlink(temporary);
-        failure_set(failure, rc, "--address-file: cannot write '%s': %s", path, strerror(-rc));
+        failure_set(
+            failure, rc,
+            "-a/--address-file: cannot write '%s': %s; name a file in a folder that you may write "
+            "to",
+            path, strerror(-rc));
     }
     free(temporary);
     return rc;

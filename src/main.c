@@ -93,8 +93,11 @@ static int open_json(const struct options *options, FILE **json, struct failure 
         return 0;
     *json = strcmp(options->json_file, "-") == 0 ? stdout : fopen(options->json_file, "we");
     if (*json == NULL)
-        return failure_set(failure, -errno, "--json: cannot write '%s': %s", options->json_file,
-                           strerror(errno));
+        return failure_set(
+            failure, -errno,
+            "--json: cannot write '%s': %s; name a file in a folder that you may write to, "
+            "or - for standard output",
+            options->json_file, strerror(errno));
     return 0;
 }
 

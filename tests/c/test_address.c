@@ -226,6 +226,7 @@ static void publish_says_what_it_can_not_write(void **state)
     assert_int_equal(address_publish(missing, "01", &failure), -ENOENT);
     assert_says(failure.text, "--address-file");
     assert_says(failure.text, missing);
+    assert_says(failure.text, "folder that you may write to");
     assert_true(address_publish(folder->path, "01", &directory) < 0);
     assert_says(directory.text, folder->path);
     assert_int_equal(files_in(folder->path), 0);

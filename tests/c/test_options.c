@@ -455,6 +455,8 @@ static void help_describes_each_option(void **state)
         assert_int_equal(strstr(text, "-a, --address-file") != NULL, role == ROLE_GET);
         assert_int_equal(strstr(text, "-g, --contiguous") != NULL, role == ROLE_PUT);
         assert_int_equal(strstr(text, "-k, --local-sessions") != NULL, role == ROLE_PUT);
+        for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1)
+            assert_in_range(strcspn(line, "\n"), 0, 80);
         free(text);
     }
 }
