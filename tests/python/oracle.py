@@ -286,6 +286,7 @@ def recompute(trace_dir: str | os.PathLike[str]) -> Row:
             "end_ns": story.end,
             "duration_s": (story.end - story.begin) / 1e9,
         },
+        "summary": None,
         "snapshot": None,
         "processes": sorted(processes, key=lambda row: int(row["run"])),
         "runs": runs,

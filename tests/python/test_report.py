@@ -160,8 +160,12 @@ def test_no_figure_is_cut() -> None:
     figures = {name: 1258901.25 * (1 + i) for i, name in enumerate(report_text.PERCENT_KEYS)}
     out = io.StringIO()
     console = Console(file=out, width=80)
-    kinds = [{**row, **figures}]
-    document = {"latency": {"kinds": kinds}, "trace": {"level": "ops"}, "runs": []}
+    document = {
+        "latency": {"kinds": [{**row, **figures}]},
+        "trace": {"level": "ops"},
+        "runs": [],
+        "summary": None,
+    }
     report_text.print_latency(console, document)
     assert "…" not in out.getvalue()
     for value in figures.values():

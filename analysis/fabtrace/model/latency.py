@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,27 +60,48 @@ def summarise(samples: npt.NDArray[np.int64]) -> Summary:
     )
 
 
-def build_latency(operations: Operations) -> list[KindLatency]:
-    """A row for each kind of operation that occurs, in the catalogue's order."""
+@dataclass(frozen=True)
+class KindSamples:
+    """Operations of one kind, a code: latencies in ns of those that went well, how the others ended."""
+
+    kind: int
+    samples: npt.NDArray[np.int64]
+    errors: int
+    cancelled: int
+    abandoned: int
+
+
+def by_kind(operations: Operations) -> Iterator[KindSamples]:
+    """Each kind of operation that occurs, in the catalogue's order."""
     known = catalogue.load()
     groups = Groups(operations.kind, 256)
-    rows = []
     for code in np.flatnonzero(np.diff(groups.starts)).tolist():
         mine = operations.rows(groups.of(code))
         good = mine.succeeded
-        samples = mine.latency_ns if good.all() else mine.latency_ns[good]
         bad = mine.rows(np.flatnonzero(mine.ended & ~good))
         ended_as = np.bincount(bad.status[bad.completed], minlength=3)
-        rows.append(
-            KindLatency(
-                kind=known.label("kind", code),
-                summary=summarise(samples),
-                errors=int(ended_as[known.code("status", "error")]),
-                cancelled=int(ended_as[known.code("status", "cancelled")]),
-                abandoned=int(np.count_nonzero(~bad.completed)),
-            )
+        yield KindSamples(
+            kind=code,
+            samples=mine.latency_ns if good.all() else mine.latency_ns[good],
+            errors=int(ended_as[known.code("status", "error")]),
+            cancelled=int(ended_as[known.code("status", "cancelled")]),
+            abandoned=int(np.count_nonzero(~bad.completed)),
         )
-    return rows
+
+
+def build_latency(operations: Operations) -> list[KindLatency]:
+    """A row for each kind of operation that occurs, in the catalogue's order."""
+    label = catalogue.load().label
+    return [
+        KindLatency(
+            label("kind", part.kind),
+            summarise(part.samples),
+            part.errors,
+            part.cancelled,
+            part.abandoned,
+        )
+        for part in by_kind(operations)
+    ]
 
 
 def by_group(samples: npt.NDArray[np.int64], index: Index, groups: int) -> list[Summary]:

@@ -15,7 +15,7 @@ left out, although a writer counts them if some other recording takes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,16 @@ class Gap:
     begin_ns: int
     end_ns: int
     count: int
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of one writer's events of one name: least, largest, how many different ones, gaps."""
+
+    first: int
+    last: int
+    seen: int
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,9 +83,12 @@ class Loss:
 
 
 def build_loss(
-    tables: Tables, processes: Mapping[int, Process], written: Mapping[str, Written] | None = None
+    tables: Tables,
+    processes: Mapping[int, Process],
+    written: Mapping[str, Written] | None = None,
+    numbers: Callable[[str, int], Numbers] | None = None,
 ) -> Loss:
-    """What is missing, by writer and event."""
+    """What is missing, by writer and event. `numbers` of an event and a writer, if they are known."""
     written = scan_writers(tables) if written is None else written
     promised = build_promised(tables)
     writers: set[int] = set()
@@ -89,7 +102,10 @@ def build_loss(
             started = processes[writer // WRITER_THREADS].started
             count = promised.get((writer, event))
             if seen is not None and writer in places:
-                lost = lost_of(tables[event], seen, places[writer], count, started)
+                place, table = places[writer], tables[event]
+                known = numbers(event, writer) if numbers else numbers_of(table, seen, place)
+                since_ns = int(table.times[seen.first[place]])
+                lost = lost_of(writer, event, known, since_ns, count, started)
             else:
                 # All of them are missing; but of a process that started before the trace one can't
                 # know.
@@ -119,23 +135,32 @@ def build_promised(tables: Tables) -> dict[tuple[int, str], int]:
     }
 
 
-def lost_of(table: Table, seen: Written, place: int, promised: int | None, started: bool) -> Lost:
-    """What the events of one writer lack. `promised` is what `emitted` says, if it is there."""
-    writer, number = int(seen.writers[place]), int(seen.count[place])
+def lost_of(
+    writer: int, event: str, numbers: Numbers, since_ns: int, promised: int | None, started: bool
+) -> Lost:
+    """What the events of one writer lack, the first of which was at `since_ns`. `promised` is what
+    `emitted` says, if it is there."""
+    tail = max(0, promised - numbers.last - 1) if promised is not None else 0
+    head = numbers.first if started else 0
+    gaps = numbers.gaps
+    gap = gaps[0].end_ns if gaps else since_ns if head else None
+    middle = numbers.last - numbers.first + 1 - numbers.seen
+    return Lost(writer, event, numbers.seen, head, middle, tail, gap, gaps)
+
+
+def numbers_of(table: Table, seen: Written, place: int) -> Numbers:
+    """The numbers of a writer, given by its place in `seen`."""
+    number = int(seen.count[place])
     first = int(table["seq"][seen.first[place]])
     last = int(table["seq"][seen.last[place]])
-    gaps: tuple[Gap, ...] = ()
-    if last - first + 1 != number:
-        # Something is missing, or the order of events with equal times is not theirs.
-        first, last, number, gaps = find_gaps(table, writer)
-    tail = max(0, promised - last - 1) if promised is not None else 0
-    head = first if started else 0
-    gap = gaps[0].end_ns if gaps else int(table.times[seen.first[place]]) if head else None
-    return Lost(writer, table.event, number, head, last - first + 1 - number, tail, gap, gaps)
+    if last - first + 1 == number:
+        return Numbers(first, last, number)
+    # Something is missing, or the order of events with equal times is not theirs.
+    return find_gaps(table, int(seen.writers[place]))
 
 
-def find_gaps(table: Table, writer: int) -> tuple[int, int, int, tuple[Gap, ...]]:
-    """The least and the largest number of a writer's events, how many there are, and the gaps."""
+def find_gaps(table: Table, writer: int) -> Numbers:
+    """The numbers of a writer, one by one."""
     mine = np.flatnonzero(table["writer"] == writer)
     seq, at = np.unique(table["seq"][mine], return_index=True)
     times = table.times[mine[at]]
@@ -144,4 +169,4 @@ def find_gaps(table: Table, writer: int) -> tuple[int, int, int, tuple[Gap, ...]
         Gap(int(times[jump]), int(times[jump + 1]), int(seq[jump + 1] - seq[jump]) - 1)
         for jump in jumps.tolist()
     )
-    return int(seq[0]), int(seq[-1]), len(seq), gaps
+    return Numbers(int(seq[0]), int(seq[-1]), len(seq), gaps)

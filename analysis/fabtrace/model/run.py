@@ -34,6 +34,19 @@ from fabtrace.tables import Table, Tables
 
 
 @dataclass(frozen=True)
+class Bounded:
+    """How far a model that was built in bounded memory is from the exact one.
+
+    percentile_error       percentiles of latencies are within this share of the exact ones
+    forgotten_operations   open ones that were counted as unpaired before the trace's end, as too many
+                           were open at a time
+    """
+
+    percentile_error: float
+    forgotten_operations: int
+
+
+@dataclass(frozen=True)
 class Run:
     """The processes, workers, sessions and operations of a trace, and what it lacks.
 
@@ -57,6 +70,7 @@ class Run:
     groups: list[Group] = field(default_factory=list)
     clocks: list[ClockLink] = field(default_factory=list)
     narrowed: bool = False  # only a part of what the trace has
+    bounded: Bounded | None = None  # built in bounded memory: see model/bounded
 
     @cached_property
     def by_instance(self) -> dict[int, Process]:
@@ -106,7 +120,7 @@ def build(tables: Tables, align_clocks: bool = True) -> Run:
     by_instance = {process.instance: process for process in processes}
     owners = find_owners(tables, operations)
     deferred = never_posted(operations)
-    sessions = build_sessions(tables, operations, by_instance, owners)
+    sessions = build_sessions(tables, by_instance, owners)
     loss = build_loss(tables, by_instance, written)
     begins, ends = state_begins(sessions), state_ends(sessions)
 

@@ -140,13 +140,22 @@ def find_owners(tables: Tables, operations: Operations) -> dict[str, Owners]:
 
 def build_sessions(
     tables: Tables,
-    operations: Operations,
     processes: Mapping[int, Process],
     owners: Mapping[str, Owners],
 ) -> list[Session]:
     """All sessions that the trace mentions, by process and number, ends joined."""
     spans = session_spans(tables, owners)
-    counted = count_operations(operations, tables)
+    counted = count_operations(tables, owners["op_post"], owners["op_complete"])
+    return assemble_sessions(tables, processes, spans, counted)
+
+
+def assemble_sessions(
+    tables: Tables,
+    processes: Mapping[int, Process],
+    spans: Mapping[int, tuple[int, int]],
+    counted: Mapping[str, Mapping[int, int]],
+) -> list[Session]:
+    """All sessions, given the times of their first and last events and what their operations count."""
     lookups = Lookups(tables)
     order = {instance: place for place, instance in enumerate(processes)}
     keys = sorted(spans, key=lambda key: (order[split(key)[0]], split(key)[1]))
@@ -170,11 +179,10 @@ def session_spans(tables: Tables, owners: Mapping[str, Owners]) -> dict[int, tup
     return spans
 
 
-def count_operations(operations: Operations, tables: Tables) -> dict[str, dict[int, int]]:
-    """What the operations in the trace say of the counters, by session."""
+def count_operations(tables: Tables, posts: Owners, ends: Owners) -> dict[str, dict[int, int]]:
+    """What the operations in the trace say of the counters, by session. `posts`, `ends`: of op_post and
+    op_complete."""
     known = catalogue.load()
-    events = operations.events
-    ends = events.end_owner[: len(events.done)]
     is_write = np.zeros(256, bool)
     is_write[[known.code("kind", kind) for kind in ("write", "fragment")]] = True
     # A buffer in k pieces was split k - 1 times: the last piece is what remained.
@@ -185,10 +193,10 @@ def count_operations(operations: Operations, tables: Tables) -> dict[str, dict[i
         return dict(zip(keys.tolist(), np.bincount(owner, minlength=len(keys)).tolist()))
 
     return {
-        "ops_posted": count(events.keys, events.post_owner),
-        "ops_completed": count(events.keys, ends),
-        "writes": count(events.keys, events.post_owner[is_write[events.posts["kind"]]]),
-        "out_of_order": count(events.keys, ends[events.done["earlier_pending"] > 0]),
+        "ops_posted": count(posts.keys, posts.index),
+        "ops_completed": count(ends.keys, ends.index),
+        "writes": count(posts.keys, posts.index[is_write[tables["op_post"]["kind"]]]),
+        "out_of_order": count(ends.keys, ends.index[tables["op_complete"]["earlier_pending"] > 0]),
         "deferred": counts(session_keys(tables["op_defer"])),
         "fragments": count(piece_keys, piece_owner[pieces["last"] == 0]),
     }

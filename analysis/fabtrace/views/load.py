@@ -7,6 +7,7 @@ import argparse
 import sys
 
 from fabtrace.model import Run, build
+from fabtrace.model.bounded import build_bounded
 from fabtrace.reader import read
 from fabtrace.tables import Tables
 
@@ -25,6 +26,11 @@ def load_run(folder: str, options: argparse.Namespace | None = None) -> Run:
     """Read a trace, align its hosts' clocks, and build its model."""
     tables = load_tables(folder)
     return build(tables, align_clocks=not (options is not None and options.no_clock_sync))
+
+
+def load_summary(folder: str) -> Run:
+    """Read a trace and build what of its model takes bounded memory, by the hosts' clocks as they are."""
+    return build_bounded(load_tables(folder))
 
 
 def load_tables(folder: str) -> Tables:

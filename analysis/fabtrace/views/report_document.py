@@ -49,6 +49,7 @@ def make_report(run: Run) -> Document:
         "schema": SCHEMA,
         "version": VERSION,
         "trace": trace_part(run),
+        "summary": bounded_part(run),
         "snapshot": snapshot_part(run),
         "processes": [process_row(process, run) for process in processes],
         "runs": run_rows(run),
@@ -61,7 +62,7 @@ def make_report(run: Run) -> Document:
         "workers": [worker_row(worker) for worker in run.workers],
         "latency": {
             "definition": DEFINITION,
-            "percentiles": "exact, nearest rank: sample number ceil(p/100 * count) of the sorted ones",
+            "percentiles": percentiles_text(run),
             "kinds": [latency_row(row) for row in run.latency],
         },
         "loss": loss_part(run),
@@ -96,6 +97,25 @@ def trace_part(run: Run) -> Document:
         "end_ns": run.end_ns,
         "duration_s": (run.end_ns - run.begin_ns) / 1e9,
     }
+
+
+def bounded_part(run: Run) -> Document | None:
+    """What is not exact in a report that was made in bounded memory; None of any other."""
+    if run.bounded is None:
+        return None
+    return {
+        "percentile_error": run.bounded.percentile_error,
+        "clocks_compared": False,
+        "operations_forgotten": run.bounded.forgotten_operations,
+    }
+
+
+def percentiles_text(run: Run) -> str:
+    """How percentiles were determined."""
+    text = "nearest rank: sample number ceil(p/100 * count) of the sorted ones"
+    if run.bounded is None:
+        return f"exact, {text}"
+    return f"within {run.bounded.percentile_error:.2%} of the exact ones, {text}"
 
 
 def snapshot_part(run: Run) -> Document | None:

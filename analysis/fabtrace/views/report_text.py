@@ -43,6 +43,7 @@ def print_processes(console: Console, report: Row) -> None:
             style="bold",
         ),
     )
+    print_summary(console, report["summary"])
     print_snapshot(console, report["snapshot"])
     form.heading(console, "Processes (s: since the first event)")
     several = len(report["runs"]) > 1
@@ -64,6 +65,22 @@ def print_processes(console: Console, report: Row) -> None:
         if row["command_line"]:
             line = Text(f"{row['process']}: {row['command_line']}", style="dim")
             form.show(console, line, cut=True)
+
+
+def print_summary(console: Console, summary: Row | None) -> None:
+    """What is not exact in a summary."""
+    if summary is None:
+        return
+    text = (
+        "A summary in bounded memory: percentiles of latencies are approximate, within "
+        f"{summary['percentile_error']:.2%}; all else is exact, by each host's own clock."
+    )
+    if summary["operations_forgotten"]:
+        text += (
+            f" Too many operations were open at a time: the {form.count(summary['operations_forgotten'])}"
+            " oldest count as unpaired."
+        )
+    form.paragraph(console, text)
 
 
 def print_snapshot(console: Console, snapshot: Row | None) -> None:
@@ -237,7 +254,9 @@ def print_latency(console: Console, report: Row) -> None:
             form.show(console, "Latency: not recorded at level light; ops and full have it")
         return
     runs = ", all runs together" if len(report["runs"]) > 1 else ""
-    form.heading(console, f"Latency in µs, from the posting call to the completion{runs}")
+    summary = report["summary"]
+    within = f"; percentiles ± {summary['percentile_error']:.2%}" if summary else ""
+    form.heading(console, f"Latency in µs, from the posting call to the completion{runs}{within}")
     form.print_fitting(console, latency_table(kinds, False), latency_table(kinds, True))
 
 

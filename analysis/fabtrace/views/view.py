@@ -21,7 +21,8 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class View:
-    """A command `fabtrace NAME DIR`: `make` gives its document, which `show` prints for people."""
+    """A command `fabtrace NAME DIR`: `load` gives the run, `make` the document, which `show` prints for
+    people."""
 
     name: str
     help: str
@@ -30,6 +31,7 @@ class View:
     make: Callable[[Run, argparse.Namespace], Document]
     show: Callable[[Console, Document], None]
     options: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    load: Callable[[argparse.Namespace], Run] = lambda options: load_part(options)
 
     def add_parser(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         """Add the command to the command line."""
@@ -49,12 +51,17 @@ class View:
 
     def run(self, options: argparse.Namespace) -> int:
         """Print the view."""
-        document = self.make(select(load_run(options.folder, options), options), options)
+        document = self.make(self.load(options), options)
         if options.json:
             form.print_json(document)
         else:
             self.show(form.make_console(options.width), document)
         return 0
+
+
+def load_part(options: argparse.Namespace) -> Run:
+    """The part of a run that the command line selects."""
+    return select(load_run(options.folder, options), options)
 
 
 def head(name: str, version: int, run: Run) -> Document:
