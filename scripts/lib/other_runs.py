@@ -2,8 +2,8 @@
 """Copies of a trace that look like other, later runs: so a long trace can be made of a short one.
 
 Each copy's processes have numbers of their own, since the analysis tells processes, and what they lost, by
-these; and its clock is set later. Nothing is decoded: the numbers are looked for as bytes. Should other
-bytes look like one, the value of some field changes, which is no matter here.
+these; and its clock is set later. Nothing is decoded: the numbers are looked for as bytes, those of a
+writer where a sequence number of 64 bits below 2^32 follows, which is how each event begins.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from fabtrace.model.keys import WRITER_THREADS
 from fabtrace.tables import Tables
 
 NANOSECONDS = 1_000_000_000
+SEQUENCE_NUMBER = rb"(?=.{4}\0{4})"
 OFFSET = re.compile(rb"(?<=\toffset = )[0-9]{19}(?=;)")  # of the clock, in ns, as LTTng writes it
 
 
@@ -42,26 +44,37 @@ def copy_as_other_run(
     ignore = shutil.ignore_patterns(".fabtrace-cache", "index")
     shutil.copytree(trace, target, ignore=ignore)
     writers, run_ids = known
-    taken = {writer // WRITER_THREADS for writer in writers}
-    news = [(i + 7919 * number) % (1 << 22) for i in sorted(taken)]
-    instances = dict(zip(sorted(taken), news))
-    pairs = [
-        (writer, instances[writer // WRITER_THREADS] * WRITER_THREADS + writer % WRITER_THREADS, 4)
-        for writer in writers
+    changes = [
+        (
+            re.compile(re.escape(w.to_bytes(4, "little")) + SEQUENCE_NUMBER, re.DOTALL),
+            renumbered(w, number),
+        )
+        for w in writers
     ]
-    pairs += [(run_id, run_id ^ number, 8) for run_id in run_ids]
     for path in sorted(target.rglob("*")):
         if path.name == "metadata":
             path.write_bytes(OFFSET.sub(lambda found: later(found, s), path.read_bytes()))
         elif path.is_file():
             content = path.read_bytes()
-            for old, new, size in pairs:
-                content = content.replace(
-                    old.to_bytes(size, "little"), new.to_bytes(size, "little")
-                )
+            for pattern, new in changes:
+                content = pattern.sub(partial(same, new), content)
+            for run_id in run_ids:
+                old, other = (value.to_bytes(8, "little") for value in (run_id, run_id ^ number))
+                content = content.replace(old, other)
             path.write_bytes(content)
+
+
+def renumbered(writer: int, number: int) -> bytes:
+    """The bytes of a writer whose process has another number, the same for all its writers."""
+    instance = (writer // WRITER_THREADS + 7919 * number) % (1 << 22)
+    return (instance * WRITER_THREADS + writer % WRITER_THREADS).to_bytes(4, "little")
 
 
 def later(found: re.Match[bytes], seconds: int) -> bytes:
     """A clock's offset, so much later."""
     return b"%019d" % (int(found[0]) + seconds * NANOSECONDS)
+
+
+def same(value: bytes, _: re.Match[bytes]) -> bytes:
+    """What to put for a match: always this, as it is."""
+    return value
