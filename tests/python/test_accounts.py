@@ -220,3 +220,46 @@ def test_without_accounts_there_is_nothing_to_say() -> None:
     accounts = accounts_of(run)
     assert accounts.sessions == [] and find(run, accounts) == []
     assert len(CATEGORIES) == 10
+
+
+def test_findings_speak_of_wall_time_as_the_tables_do() -> None:
+    """
+    Description: a worker was off its processor for half of the time, and its sessions waited 40 % for
+    writes. The text says so, with the share of the time that the worker ran, by which it is ranked.
+    """
+    trace = Trace()
+    trace.process(PUT, "put")
+    parts = {
+        ("provider", "polling"): 40 * MS, ("provider", "off_cpu"): 50 * MS, ("post", "own"): 10 * MS
+    }  # fmt: skip
+    end = account(trace, PUT, 0, 0, parts)
+    worker_load(
+        trace, end, busy_ns=30 * MS, idle_ns=70 * MS, off_cpu_ns=50 * MS, serving_ns=10 * MS,
+        cpu_time_ns=50 * MS,
+    )  # fmt: skip
+    run = build(trace.tables())
+    accounts = accounts_of(run)
+    found = {finding.cause: finding for finding in find(run, accounts)}
+    shares = {name: ns / 1e8 for name, ns in accounts.sessions[0].flat_ns().items()}
+    for cause, category in (
+        ("provider", "provider"),
+        ("posting", "posting"),
+        ("off_cpu", "worker_off_cpu"),
+    ):
+        assert found[cause].share == pytest.approx(shares[category]), cause
+    assert found["provider"].running_share == pytest.approx(0.8)
+    assert found["provider"].score == pytest.approx(0.8 / NORMAL["provider"])
+    assert "waits 40 % (80 % of the time that its workers run) for" in found["provider"].text
+
+
+def test_utilisation_is_the_same_everywhere() -> None:
+    """The report's, and that of a session which waits for its worker."""
+    trace = Trace()
+    trace.process(PUT, "put")
+    end = account(trace, PUT, 0, 0, {("memory", "others"): 60 * MS, ("post", "own"): 40 * MS})
+    worker_load(
+        trace, end, busy_ns=75 * MS, idle_ns=25 * MS, serving_ns=50 * MS, cpu_time_ns=60 * MS
+    )
+    run = build(trace.tables())
+    (busy,) = [f for f in find(run, accounts_of(run)) if f.cause == "worker_busy"]
+    assert run.workers[0].utilisation == 0.75 and "at 75 % utilisation" in busy.text

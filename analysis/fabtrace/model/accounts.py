@@ -122,11 +122,6 @@ class WorkerAccount:
     switches: tuple[int, int]  # voluntary, involuntary
     work_ns: Mapping[str, float]
 
-    @property
-    def utilisation(self) -> float:
-        """The share of the time in which it did something for sessions."""
-        return (self.serving_ns + self.completions_ns) / self.wall_ns if self.wall_ns else 0.0
-
 
 @dataclass(frozen=True)
 class Accounts:

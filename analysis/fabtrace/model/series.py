@@ -107,10 +107,10 @@ def busy_in_slices(run: Run, worker: Worker, edges: Edges) -> npt.NDArray[np.flo
     """A worker's utilisation in each slice, 0 to 1; NaN where its load is not known."""
     load = load_series(run.tables, worker)
     busy, known = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
-    for begin, end, spent, wall in zip(load.begin_ns, load.end_ns, load.busy_ns, load.wall_ns):
-        if wall <= 0:
+    for begin, end, share in zip(load.begin_ns, load.end_ns, load.utilisation):
+        if np.isnan(share):
             continue
         overlap = np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], begin), 0, None)
         known += overlap
-        busy += overlap * (spent / wall)
+        busy += overlap * share
     return np.divide(busy, known, out=np.full(len(busy), np.nan), where=known > 0)

@@ -14,8 +14,9 @@ then. So a finding is ranked by how many times its share of the time exceeds wha
     memory, provider 50 %    somebody has to wait for something
     set_up           50 %    a session lasts longer than its handshake
 
-All shares but that of off_cpu are of the time in which the workers had their processors, so that a machine
-that is busy with something else does not hide what would hold the run up on an idle one.
+For this all shares but that of off_cpu are taken of the time in which the workers had their processors, so
+that a machine that is busy with something else does not hide what would hold the run up on an idle one. The
+shares that are shown are of the wall time, as in the accounts.
 
 A wait for memory is the peer's fault only as far as the peer itself is not held up: of it counts the share
 of the other end's time that this one merely waited for writes, and was not off its processor, busy with
@@ -77,21 +78,27 @@ ADVICE = {
 }
 
 LEAST = 0.005  # what takes less is not worth a line
+WORTH_SAYING = 0.05  # shares of two times that differ by less look the same
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause in a process: its share of the sessions' time (see above), and the figures behind it."""
+    """A cause in a process, and the figures behind it.
+
+    share           of the wall time of the process's sessions
+    running_share   by which it is ranked: of the time in which their workers ran; see above
+    """
 
     cause: str
     process: str
     share: float
+    running_share: float
     text: str
 
     @property
     def score(self) -> float:
-        """How many times the share is what is normal."""
-        return self.share / NORMAL[self.cause]
+        """How many times the share (while workers run) is what is normal."""
+        return self.running_share / NORMAL[self.cause]
 
     @property
     def stands_out(self) -> bool:
@@ -120,10 +127,22 @@ class Case:
         whole = sum(account.wall_ns for account in self.sessions)
         return sum(share(a) * a.wall_ns for a in self.sessions) / whole if whole else 0.0
 
-    def mean(self, share: Callable[[SessionAccount], float]) -> float:
+    def while_running(self, share: Callable[[SessionAccount], float]) -> float:
         """A share, given of the wall time, of the time in which the workers had their processors."""
         running = 1.0 - self.of_wall(off_cpu)
         return min(1.0, self.of_wall(share) / running) if running > 0 else 0.0
+
+    def words(self, share: Callable[[SessionAccount], float]) -> str:
+        """A share of the wall time, and where that is another figure of the time that workers run."""
+        text = percent(self.of_wall(share))
+        if self.of_wall(off_cpu) < WORTH_SAYING:
+            return text
+        return f"{text} ({percent(self.while_running(share))} of the time that its workers run)"
+
+    def finding(self, cause: str, share: Callable[[SessionAccount], float], text: str) -> Finding:
+        """A finding about a share of the sessions' time."""
+        name = self.process.label
+        return Finding(cause, name, self.of_wall(share), self.while_running(share), text)
 
     def worst(self, share: Callable[[SessionAccount], float]) -> SessionAccount:
         """The session that has most of something."""
@@ -147,7 +166,7 @@ def find(run: Run, accounts: Accounts) -> list[Finding]:
             run,
         )
         findings += [finding for look in LOOKS if (finding := look(case)) is not None]
-    worth = [finding for finding in findings if finding.share >= LEAST]
+    worth = [finding for finding in findings if finding.running_share >= LEAST]
     return sorted(worth, key=lambda finding: -finding.score)
 
 
@@ -173,7 +192,7 @@ def look_off_cpu(case: Case) -> Finding:
             text += (
                 f" and was preempted or gave way {forced:,} times in {account.wall_ns / 1e9:.1f} s"
             )
-    return Finding("off_cpu", case.process.label, mean, text)
+    return Finding("off_cpu", case.process.label, mean, mean, text)
 
 
 def who_else(case: Case, account: WorkerAccount) -> str:
@@ -209,68 +228,77 @@ def look_worker_busy(case: Case) -> Finding:
         return account.share(parts=[OTHERS])
 
     worst = case.worst(share)
-    name, mean = worst.session.label, case.mean(share)
-    running = 1.0 - off_cpu(worst)
-    worst_share = share(worst) / running if running > 0 else 0.0
-    text = f"sessions of {case.process.label} wait {percent(mean)} for their worker, which serves others"
+    name = worst.session.label
+    text = (
+        f"sessions of {case.process.label} wait {case.words(share)} for their worker, which serves "
+        f"others"
+    )
     for account in case.workers:
         if account.worker.number == worst.session.worker:
+            worker = account.worker
             text += (
-                f"; {name}, the worst, {percent(worst_share)}: worker {account.worker.number} serves "
-                f"{account.worker.sessions} sessions at {percent(account.utilisation)} utilisation"
+                f"; {name}, the worst, {percent(share(worst))}: worker {worker.number} serves "
+                f"{worker.sessions} sessions at {percent(worker.utilisation or 0.0)} utilisation"
             )
-    return Finding("worker_busy", case.process.label, mean, text)
+    return case.finding("worker_busy", share, text)
 
 
 def look_deferred(case: Case) -> Finding:
     """Posts that the provider did not take."""
-    keep = [OWN, POLLING, ASLEEP]
-    mean = case.mean(lambda account: account.share("deferred", keep))
+
+    def share(account: SessionAccount) -> float:
+        return account.share("deferred", [OWN, POLLING, ASLEEP])
+
     number = sum(account.session.counters["deferred"] for account in case.sessions)
     posts = sum(account.session.counters["ops_posted"] for account in case.sessions)
     text = (
-        f"{case.process.label} waits {percent(mean)} for {case.process.provider or 'the provider'} "
+        f"{case.process.label} waits {case.words(share)} for {case.process.provider or 'the provider'} "
         f"to take a post: it deferred {number:,} of {posts:,} (-FI_EAGAIN)"
     )
-    return Finding("deferred", case.process.label, mean, text)
+    return case.finding("deferred", share, text)
+
+
+def own_share(category: str) -> Callable[[SessionAccount], float]:
+    """The share of what is done for a session itself."""
+    return lambda account: account.share(category, [OWN])
 
 
 def look_registration(case: Case) -> Finding:
     """Memory registration."""
-    mean = case.mean(lambda account: account.share("registration", [OWN]))
+    share = own_share("registration")
     counters = [account.session.counters for account in case.sessions]
     number = sum(c["registrations"] for c in counters)
     spent = sum(c["registration_ns"] for c in counters)
     each = f"{spent / number / 1e3:.2f} µs each" if number else "none counted"
     text = (
-        f"{case.process.label} spends {percent(mean)} registering and deregistering memory: "
+        f"{case.process.label} spends {case.words(share)} registering and deregistering memory: "
         f"{number:,} registrations, {each} with its deregistration"
     )
-    return Finding("registration", case.process.label, mean, text)
+    return case.finding("registration", share, text)
 
 
 def look_payload(case: Case) -> Finding:
     """Making or verifying payload."""
-    mean = case.mean(lambda account: account.share("payload", [OWN]))
+    share = own_share("payload")
     what = "making" if case.process.role == "put" else "verifying"
     payload = sum(account.session.payload_bytes for account in case.sessions)
-    spent = sum(account.share("payload", [OWN]) * account.wall_ns for account in case.sessions)
+    spent = sum(share(account) * account.wall_ns for account in case.sessions)
     speed = f" at {payload / 2**20 / (spent / 1e9):,.0f} MiB/s" if spent else ""
-    text = f"{case.process.label} spends {percent(mean)} {what} payload{speed}"
-    return Finding("payload", case.process.label, mean, text)
+    text = f"{case.process.label} spends {case.words(share)} {what} payload{speed}"
+    return case.finding("payload", share, text)
 
 
 def look_posting(case: Case) -> Finding:
     """Posting calls."""
-    mean = case.mean(lambda account: account.share("posting", [OWN]))
+    share = own_share("posting")
     posts = sum(account.session.counters["ops_posted"] for account in case.sessions)
-    spent = sum(account.share("posting", [OWN]) * account.wall_ns for account in case.sessions)
+    spent = sum(share(account) * account.wall_ns for account in case.sessions)
     each = f", {spent / posts / 1e3:.2f} µs a post" if posts else ""
     text = (
-        f"{case.process.label} spends {percent(mean)} in posting calls of "
+        f"{case.process.label} spends {case.words(share)} in posting calls of "
         f"{case.process.provider or 'the provider'}{each}"
     )
-    return Finding("posting", case.process.label, mean, text)
+    return case.finding("posting", share, text)
 
 
 def waiting(account: SessionAccount, category: str) -> float:
@@ -301,10 +329,10 @@ def look_memory(case: Case) -> Finding | None:
         peer = account.session.peer
         return starved(case, account) * (1.0 - (held_up.get(peer.key, 0.0) if peer else 0.0))
 
-    worst, mean = case.worst(share), case.mean(share)
+    worst = case.worst(share)
     name = worst.session.label
-    without = percent(case.mean(lambda account: starved(case, account)))
-    text = f"{case.process.label} lacks target memory {without} of the time that its workers run"
+    without = case.words(lambda account: starved(case, account))
+    text = f"{case.process.label} lacks target memory {without}"
     flow = case.flows.get(worst.session.key)
     if flow is not None and flow.offered_bytes and worst.session.elapsed_ns:
         turn_ns = (
@@ -314,7 +342,7 @@ def look_memory(case: Case) -> Finding | None:
             f"; {name} has at most {flow.offered_bytes:,} bytes of it, which come back after "
             f"{turn_ns / 1e3:,.1f} µs, and that is its throughput"
         )
-    return Finding("memory", case.process.label, mean, text)
+    return case.finding("memory", share, text)
 
 
 def look_provider(case: Case) -> Finding | None:
@@ -326,9 +354,9 @@ def look_provider(case: Case) -> Finding | None:
         wait, memory = waiting(account, "provider"), waiting(account, "peer_memory")
         return max(0.0, wait - max(0.0, starved(case, account) - memory))
 
-    worst, mean = case.worst(share), case.mean(share)
+    worst = case.worst(share)
     provider = case.process.provider or "the provider"
-    text = f"{case.process.label} waits {percent(mean)} for {provider} to complete writes"
+    text = f"{case.process.label} waits {case.words(share)} for {provider} to complete writes"
     writes = of_kinds(case.run.operations.of(worst.session.key), "write", "fragment")
     flow = case.flows.get(worst.session.key)
     good = np.flatnonzero(writes.succeeded)
@@ -338,14 +366,19 @@ def look_provider(case: Case) -> Finding | None:
             f"; of {worst.session.label} they take {half:,.1f} µs (p50), {most:,.1f} µs (p99), "
             f"{flow.in_flight_mean:.1f} in flight on average, {flow.in_flight_top} at most"
         )
-    return Finding("provider", case.process.label, mean, text)
+    return case.finding("provider", share, text)
 
 
 def look_set_up(case: Case) -> Finding:
     """Short sessions."""
-    mean = case.mean(lambda account: account.share("set_up", [OWN, POLLING, ASLEEP]))
-    text = f"sessions of {case.process.label} spend {percent(mean)} on their set-up and handshake"
-    return Finding("set_up", case.process.label, mean, text)
+
+    def share(account: SessionAccount) -> float:
+        return account.share("set_up", [OWN, POLLING, ASLEEP])
+
+    text = (
+        f"sessions of {case.process.label} spend {case.words(share)} on their set-up and handshake"
+    )
+    return case.finding("set_up", share, text)
 
 
 LOOKS: Sequence[Callable[[Case], Finding | None]] = (

@@ -51,7 +51,11 @@ class Worker:
 
     @property
     def utilisation(self) -> float | None:
-        """Busy share of its wall time, 0 to 1; None if that is not known."""
+        """Busy share of its wall time, 0 to 1; None if that is not known.
+
+        This is what utilisation means everywhere (LoadSeries has it in time). Busy is the wall time of
+        loops that did some work; what of it the thread had no processor is in its account.
+        """
         return self.busy_ns / self.wall_ns if self.wall_ns else None
 
 
@@ -63,6 +67,12 @@ class LoadSeries:
     end_ns: npt.NDArray[np.int64]
     busy_ns: npt.NDArray[np.int64]
     wall_ns: npt.NDArray[np.int64]
+
+    @property
+    def utilisation(self) -> npt.NDArray[np.float64]:
+        """As Worker's, of each window; NaN of one without length."""
+        unknown = np.full(len(self.wall_ns), np.nan)
+        return np.divide(self.busy_ns, self.wall_ns, out=unknown, where=self.wall_ns > 0)
 
 
 def build_workers(tables: Tables, processes: Mapping[int, Process]) -> list[Worker]:

@@ -117,6 +117,7 @@ def finding_row(finding: Finding) -> Document:
         "cause": finding.cause,
         "process": finding.process,
         "share": finding.share,
+        "running_share": finding.running_share,
         "times_normal": finding.score,
         "stands_out": finding.stands_out,
         "text": finding.text,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 import numpy as np
 from rich.console import Console
@@ -106,13 +107,10 @@ def windows(run: Run, worker: Worker) -> list[Document]:
         {
             "begin_s": (begin - run.begin_ns) / 1e9,
             "end_s": (end - run.begin_ns) / 1e9,
-            "utilisation": busy / wall if wall > 0 else None,
+            "utilisation": None if math.isnan(share) else share,
         }
-        for begin, end, busy, wall in zip(
-            series.begin_ns.tolist(),
-            series.end_ns.tolist(),
-            series.busy_ns.tolist(),
-            series.wall_ns.tolist(),
+        for begin, end, share in zip(
+            series.begin_ns.tolist(), series.end_ns.tolist(), series.utilisation.tolist()
         )
         if end > run.begin_ns and begin < run.end_ns
     ]
