@@ -122,6 +122,7 @@ def check_folder(path: Path, ctf2: bool) -> TraceFolder:
     metadata, trouble = examine_metadata(path / "metadata", ctf2)
     folder = TraceFolder(path, metadata, cut=bool(trouble))
     if trouble:
+        trouble += "; events that the lost part declares cannot be read"
         folder.problems.append(Problem(str(path / "metadata"), trouble))
     files = [file for file in folder.files if file.name != "metadata"]
     uuid = metadata_uuid(metadata)

@@ -23,6 +23,7 @@ import pytest
 from conftest import EMIT, SOURCE, Emitted
 from fabtrace import check, cli
 from fabtrace.errors import FabtraceError, UnsoundTrace
+from fabtrace.metadata import examine_metadata
 from fabtrace.reader import children, decode, read
 from fabtrace.tables import Problem
 from lttng_private import PrivateLttng
@@ -279,6 +280,37 @@ def test_arbitrary_damage(good: Path, tmp_path: Path) -> None:
             outcomes.add("refused")
         file.write_bytes(files[file])
     assert outcomes == {"read", "in part", "refused"}
+
+
+def test_metadata_cut_anywhere(good: Path, tmp_path: Path, fabtrace: Command) -> None:
+    """
+    Description: metadata is cut, in packets and as text, at every 97th byte. Each time it is refused, or
+    what is left is used, with one line that names the file, whatever the streams hold.
+    """
+    copy = tmp_path / "copy"
+    shutil.copytree(good, copy, ignore=shutil.ignore_patterns(".fabtrace-cache"))
+    folder = corpus.find_folder(copy)
+    metadata = folder / "metadata"
+    outcomes = set()
+    for content in (metadata.read_bytes(), corpus.text_of(folder).encode()):
+        for number, size in enumerate(range(97, len(content.rstrip()), 97)):
+            metadata.write_bytes(content[:size])
+            try:
+                _, trouble = examine_metadata(metadata)
+                if not trouble:  # cut between two declarations, which nobody can know
+                    assert content[:size].rstrip().endswith(b"};"), size
+                    continue
+                outcomes.add("in part")
+                assert "\n" not in trouble
+            except FabtraceError as error:
+                outcomes.add("refused")
+                assert str(error).startswith(str(metadata)) and "\n" not in str(error)
+            if number % 80 == 40:
+                done = fabtrace("report", copy)
+                assert done.returncode == 1 and done.stderr.startswith("fabtrace: "), size
+                assert str(metadata) in done.stderr and "0x" not in done.stderr, size
+                assert done.stderr.count("\n") == 1, (size, done.stderr)
+    assert outcomes == {"in part", "refused"}
 
 
 @pytest.mark.parametrize("command", ["report", "timeline"])

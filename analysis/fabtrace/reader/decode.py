@@ -11,6 +11,7 @@ import ctypes
 import gc
 import mmap
 import os
+import re
 import signal
 import struct
 from dataclasses import dataclass, field
@@ -191,7 +192,8 @@ def run_graph(
 
 
 def first_cause(error: Exception) -> str:
-    """The innermost reason of a bt2 error, on one line; the others say who called whom."""
+    """The innermost reason of a bt2 error, on one line without addresses; the others say who called whom."""
     causes = list(error) if hasattr(error, "__iter__") else []
     text = str(getattr(causes[0], "message", causes[0])) if causes else str(error)
+    text = re.sub(r"[\w-]*addr=0x[0-9a-f]+(, )?", "", text).rstrip(" ,:")
     return " ".join(text.split()) or type(error).__name__

@@ -32,6 +32,8 @@ from fabtrace.tables import Discarded, Problem, Stream, kinds_of
 # Below this many bytes of streams a second child costs more than it saves.
 BYTES_A_CHILD = 4 << 20
 MOST_CHILDREN = 8
+# What Babeltrace says of an event whose declaration is missing.
+UNDECLARED = "No event class with ID"
 MOST_ROUNDS = 100  # of going on after a packet that can't be read
 
 Progress = Callable[[int], None]
@@ -112,9 +114,11 @@ def run_rounds(
         for name, failure in sorted(children.failures.items()):
             stream, folder = stream_of(folders, name)
             after = None if stream is None else rest_of(stream, failure)
-            problems.append(problem_of(folder, stream, failure, after))
+            problem = problem_of(folder, stream, failure, after)
+            if not (folder.cut and UNDECLARED in failure.why):
+                problems.append(problem)  # else it only follows from what is known already
             if after is not None and number < MOST_ROUNDS - 1:
-                rest.append(replace(folder, streams=[after], problems=[problems[-1]]))
+                rest.append(replace(folder, streams=[after], problems=[problem]))
         if not rest:
             break
         folders = rest
