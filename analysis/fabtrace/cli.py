@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -56,6 +57,8 @@ COMMANDS = (
     export,
 )
 
+HELP_COLUMNS = 80
+
 DESCRIPTION = "Record the events of fabtget and fabtput, and say where their time went."
 
 EPILOG = """\
@@ -67,8 +70,25 @@ example:
 """
 
 
+class Help(argparse.HelpFormatter):
+    """Help for 80 columns, however wide the terminal is. What is indented stays as it is written."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=HELP_COLUMNS)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            part if "\n  " in part or part.startswith("  ") else textwrap.fill(part, width)
+            for part in text.rstrip().split("\n\n")
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, like all others; --help has the usage."""
+
+    def __init__(self, **named: Any) -> None:
+        named.setdefault("formatter_class", Help)
+        super().__init__(**named)
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the command line and exit."""
@@ -82,7 +102,6 @@ def make_parser() -> argparse.ArgumentParser:
         prog="fabtrace",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-V", "--version", action="version", version=f"fabtrace {VERSION}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -36,7 +36,7 @@ examples:
 
 levels:
   light  processes, workers, sessions; load and throughput ten times a second
-  ops    and a post and a completion an operation: latencies, timelines, fragments
+  ops    and an operation's post and completion: latencies, timelines, fragments
   full   and every decision, buffer and registration
 
 A flight recorder keeps the newest events in memory and writes them to a folder of its own in DIR
@@ -58,7 +58,6 @@ def add_parser(subparsers: Any, run: Callable[[argparse.Namespace], int]) -> Non
         "       fabtrace record [options] [--pid PID,...] [--duration TIME]",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add(

@@ -51,7 +51,6 @@ def add_parser(subparsers: Any) -> None:
         help="finish a recording that was cut short",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
     parser.add_argument(
