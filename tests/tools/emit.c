@@ -297,7 +297,8 @@ static void split(struct stage *stage, struct end *put, uint64_t parent, uint64_
                   uint32_t child)
 {
     wear(stage, put->hat);
-    put->count.fragments++;
+    if (child == 0) /* the last piece is what remained, and no split */
+        put->count.fragments++;
     FABT_TRACE(fragment, .session = put->session, .parent = parent, .child = child, .op = op,
                .offset_bytes = child * 50, .len_bytes = child == 0 ? 50 : 47,
                .children_out = child + 1, .last = (uint8_t)child);

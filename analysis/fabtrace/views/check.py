@@ -52,7 +52,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="is this trace sound?",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
     add_load_options(parser)
@@ -99,7 +98,7 @@ def look_files(model: Run) -> Checks:
         yield Check("files", "failed", f"{problem.path}: {problem.text}")
     if not model.tables.problems:
         streams = len(model.tables.streams)
-        yield Check("files", "ok", f"{model.tables.events:,} events in {streams} streams")
+        yield Check("files", "ok", f"{model.tables.events:,} events in {streams:,} streams")
     for event, fields in model.tables.missing.items():
         text = f"{event} has no {', '.join(fields)}: the engine is older than this fabtrace"
         yield Check("fields", "note", text)
@@ -115,7 +114,7 @@ def look_loss(model: Run) -> Checks:
         yield Check("loss", "ok", "no event is missing")
     if model.loss.open_writers:
         number = len(model.loss.open_writers)
-        text = f"{number} threads did not end in the trace; what they lost last is not known"
+        text = f"{number:,} threads did not end in the trace; what they lost last is not known"
         yield Check("end", "note", text)
     for process in model.processes:
         if not process.started:
@@ -174,7 +173,7 @@ def look_counters(model: Run) -> Checks:
             "counters", "failed", "posts do not agree with session_count: " + "; ".join(wrong[:5])
         )
     elif number:
-        yield Check("counters", "ok", f"posts agree with the counters of {number} sessions")
+        yield Check("counters", "ok", f"posts agree with the counters of {number:,} sessions")
 
 
 def look_accounts(model: Run) -> Checks:
@@ -187,7 +186,7 @@ def look_accounts(model: Run) -> Checks:
         return
     worst = max(accounts, key=lambda account: abs(account.unattributed_ns) / account.wall_ns)
     share = abs(worst.unattributed_ns) / worst.wall_ns
-    text = f"{len(accounts)} sessions; at most {100 * share:.3f} % of a session's time is not explained"
+    text = f"{len(accounts):,} sessions; at most {100 * share:.3f} % of a session's time is not explained"
     good = share <= MOST_UNATTRIBUTED or worst.session.close_ns is None
     yield Check("accounts", "ok" if good else "failed", f"{text} ({worst.session.label})")
 

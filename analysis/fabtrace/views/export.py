@@ -39,7 +39,7 @@ EPILOG = """\
 examples:
   fabtrace export run --format csv -o tables
   fabtrace export run --format npz -o run.npz --session put:0
-  python3 -c "import numpy; print(numpy.load('run.npz')['operations/latency_ns'].max())"
+  python3 -c "import numpy; print(numpy.load('run.npz')['operations/op'].size)"
 """
 
 
@@ -232,7 +232,7 @@ def show(console: Console, document: Document) -> None:
     form.show(console, form.bold(f"{document['output']}: {document['format']}"))
     table = form.make_table("table", "rows", "columns", left=("table",))
     for name, about in document["tables"].items():
-        table.add_row(name, form.count(about["rows"]), str(len(about["columns"])))
+        table.add_row(name, form.count(about["rows"]), form.count(len(about["columns"])))
     form.show(console, table)
 
 

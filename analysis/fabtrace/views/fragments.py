@@ -7,6 +7,7 @@ import argparse
 
 import numpy as np
 from rich.console import Console
+from rich.table import Table
 
 from fabtrace.model import Run
 from fabtrace.model.flow import Fragments, build_fragments
@@ -26,7 +27,7 @@ A buffer in k pieces counts as k - 1 fragments elsewhere: the last piece is what
 EPILOG = """\
 examples:
   fabtrace fragments run
-  fabtrace fragments run --session put:0 --json | jq '.sessions[0].pieces_histogram'
+  fabtrace fragments run --json | jq '.sessions[0].pieces_histogram'
 """
 
 
@@ -78,23 +79,14 @@ def show(console: Console, document: Document) -> None:
         most = max(map(int, row["pieces_histogram"]))
         a_write = row["fragments_a_write"]
         table.add_row(
-            row["session"], form.count(row["buffers_split"]), form.count(row["pieces"]), str(most),
-            form.percent(row["payload_share"]), form.UNKNOWN if a_write is None else f"{a_write:.2f}",
+            row["session"], form.count(row["buffers_split"]), form.count(row["pieces"]), form.count(most),
+            form.percent(row["payload_share"]), form.UNKNOWN if a_write is None else f"{a_write:,.2f}",
             *(form.count(row[f"piece_{name}_bytes"]) for name in ("min", "median", "max")),
             form.count(row["buffers_incomplete"]),
         )  # fmt: skip
     form.show(console, table)
     form.heading(console, "From the first piece's post to the last one's completion, µs")
-    table = form.make_table(
-        "session", "buffers", "mean", *(f"p{p}" for p in PERCENTS), "max", left=("session",)
-    )
-    for row in rows:
-        whole = row["whole_buffer"]
-        table.add_row(
-            row["session"], form.count(whole["count"], True), form.micros(whole["mean_us"], True),
-            *(form.micros(whole[f"p{p}_us"], True) for p in PERCENTS), form.micros(whole["max_us"], True),
-        )  # fmt: skip
-    form.show(console, table)
+    form.print_fitting(console, whole_table(rows, False), whole_table(rows, True))
     numbers = sorted({int(n) for row in rows for n in row["pieces_histogram"]})
     form.heading(console, "Buffers by number of pieces")
     shown = numbers[:8]
@@ -110,6 +102,21 @@ def show(console: Console, document: Document) -> None:
             )
         table.add_row(row["session"], *cells)
     form.show(console, table)
+
+
+def whole_table(rows: list[Document], compact: bool) -> Table:
+    """How long whole buffers took, a row a session."""
+    table = form.make_table(
+        "session", "buffers", "mean", *(f"p{p}" for p in PERCENTS), "max", left=("session",)
+    )
+    names = ("mean_us", *(f"p{p}_us" for p in PERCENTS), "max_us")
+    for row in rows:
+        whole = row["whole_buffer"]
+        table.add_row(
+            row["session"], form.count(whole["count"], compact),
+            *(form.micros(whole[name], compact) for name in names),
+        )  # fmt: skip
+    return table
 
 
 VIEW = View("fragments", "how payload buffers were split", DESCRIPTION, EPILOG, make, show)

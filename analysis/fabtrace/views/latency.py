@@ -25,6 +25,7 @@ from fabtrace.model.latency import (
 from fabtrace.model.operations import Operations
 from fabtrace.views import form
 from fabtrace.views.report_document import summary_part
+from fabtrace.views.report_text import print_kinds
 from fabtrace.views.select import number_option
 from fabtrace.views.sessions import delay_row, print_delays
 from fabtrace.views.view import Document, View, head, needs_operations, print_title
@@ -139,6 +140,7 @@ def show(console: Console, document: Document) -> None:
     )
     by = document["by"]
     form.print_fitting(console, *(latency_table(rows, by, compact) for compact in (False, True)))
+    print_kinds(console, rows)
     if document["one_way"]:
         print_one_way(console, document["one_way"])
 

@@ -57,8 +57,9 @@ def print_processes(console: Console, report: Row) -> None:
         table.add_row(
             *([str(row["run"])] if several else []),
             row["process"], str(row["pid"] or form.UNKNOWN), row["provider"] or form.UNKNOWN,
-            row["libfabric_version"], row["hostname"], str(row["workers"]), str(row["sessions"]),
-            form.seconds(row["begin_s"]), form.seconds(row["end_s"]), exit_code,
+            row["libfabric_version"], row["hostname"],
+            form.count(row["workers"]), form.count(row["sessions"]), form.seconds(row["begin_s"]),
+            form.seconds(row["end_s"]), exit_code,
         )  # fmt: skip
     form.show(console, table)
     for row in report["processes"]:
@@ -88,13 +89,14 @@ def print_snapshot(console: Console, snapshot: Row | None) -> None:
     if snapshot is None:
         return
     begin, complete, end = (snapshot[key] for key in ("begin_ns", "complete_from_ns", "end_ns"))
+    whole, everywhere = (form.seconds((end - since) / 1e9) for since in (begin, complete))
     text = (
-        f"A flight recorder's snapshot ({snapshot['cause']}): the last {(end - begin) / 1e9:.3f} s before"
+        f"A flight recorder's snapshot ({snapshot['cause']}): the last {whole} s before"
         f" {clock_time(end)}"
     )
     if complete > begin:
         text += (
-            f"; of all processors the last {(end - complete) / 1e9:.3f} s, what is missing before that"
+            f"; of all processors the last {everywhere} s, what is missing before that"
             " was overwritten"
         )
     form.show(console, text)
@@ -146,6 +148,10 @@ def print_sessions(console: Console, report: Row) -> None:
     form.heading(console, "Sessions")
     tables = [session_table(report, shortened) for shortened in ("", "counts", "bytes")]
     form.print_fitting(console, *tables)
+    if any(row["fragments"] for row in report["sessions"]):
+        form.show(
+            console, Text("splits: a payload buffer sent in k pieces was split k - 1 times", "dim")
+        )
     for row in report["sessions"]:
         if row["reason"]:
             form.show(
@@ -156,7 +162,7 @@ def print_sessions(console: Console, report: Row) -> None:
 def session_table(report: Row, shortened: str) -> Table:
     """The sessions; `shortened` shows large numbers in three digits: "counts", or those and "bytes"."""
     table = form.make_table(
-        "session", "peer", "wk", "bytes", "s", "MiB/s", "ops", "writes", "frag", "ooo", "defer",
+        "session", "peer", "wk", "bytes", "s", "MiB/s", "ops", "writes", "splits", "ooo", "defer",
         "end", left=("session", "peer", "end"),
     )  # fmt: skip
     totals = {(row["run"], row["role"]): row for row in report["totals"]}
@@ -233,9 +239,9 @@ def worker_table(rows: list[Row]) -> Table:
         table.add_row(
             row["process"], str(row["worker"]), str(row["tid"]), pinned,
             form.cpu_list(row["cpus"]), row["wait_mode"].replace("_fallback", "*"),
-            str(row["sessions"]), form.seconds(row["wall_s"]),
+            form.count(row["sessions"]), form.seconds(row["wall_s"]),
             share(row["utilisation"]), share(row["idle_share"]), share(row["asleep_share"]),
-            form.UNKNOWN if average is None else f"{average:.2f}", str(row["migrations"]),
+            form.UNKNOWN if average is None else f"{average:,.2f}", form.count(row["migrations"]),
         )  # fmt: skip
     return table
 
@@ -258,6 +264,16 @@ def print_latency(console: Console, report: Row) -> None:
     within = f"; percentiles ± {summary['percentile_error']:.2%}" if summary else ""
     form.heading(console, f"Latency in µs, from the posting call to the completion{runs}{within}")
     form.print_fitting(console, latency_table(kinds, False), latency_table(kinds, True))
+    print_kinds(console, kinds)
+
+
+def print_kinds(console: Console, rows: list[Row]) -> None:
+    """What the kinds of writes are, if there are both."""
+    if any(row["kind"] == "fragment" for row in rows):
+        text = (
+            "fragment: a write that carries a piece of a split buffer; write: one of whole buffers"
+        )
+        form.show(console, Text(text, style="dim"))
 
 
 def latency_table(kinds: list[Row], compact: bool) -> Table:
@@ -287,11 +303,11 @@ def print_trouble(console: Console, report: Row) -> None:
     form.heading(console, "Errors and warnings")
     for row in errors[:MOST_ERRORS]:
         who = row["process"] if row["session"] is None else f"{row['process']}:{row['session']}"
-        form.show(console, Text(f"{row['time_s']:.6f} s {who}: {row['text']}", style="red"))
+        form.show(console, Text(f"{row['time_s']:,.6f} s {who}: {row['text']}", style="red"))
     if len(errors) > MOST_ERRORS:
-        form.show(console, f"and {len(errors) - MOST_ERRORS} more errors (--json has all)")
+        form.show(console, f"and {len(errors) - MOST_ERRORS:,} more errors (--json has all)")
     for name, number in warnings.items():
-        form.show(console, f"{name}: {number}")
+        form.show(console, f"{name}: {number:,}")
 
 
 def print_completeness(console: Console, report: Row) -> None:
@@ -331,7 +347,7 @@ def print_loss(console: Console, loss: Row) -> None:
     if loss["tracer_reports"]:
         form.show(
             console,
-            f"LTTng reported discarded events {len(loss['tracer_reports'])} times "
+            f"LTTng reported discarded events {len(loss['tracer_reports']):,} times "
             f"(a hint: its counts are not exact)",
         )
 

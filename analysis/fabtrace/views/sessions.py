@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 
 from rich.console import Console
+from rich.table import Table
 
 from fabtrace.model import Run
 from fabtrace.model.accounts import CATEGORIES, build_accounts
@@ -117,9 +118,12 @@ def show(console: Console, document: Document) -> None:
 
 def print_flow(console: Console, rows: list[Document]) -> None:
     """Memory, writes, disorder."""
-    form.heading(console, "Flow (no memory: % of the time from the first write to the last)")
+    form.heading(
+        console,
+        "Flow (no memory: % of the time from the first write to the last; split: splits a write)",
+    )
     table = form.make_table(
-        "session", "memory B", "no memory", "in flight", "most", "writes", "frag %", "ooo %", "depth",
+        "session", "memory B", "no memory", "in flight", "most", "writes", "split %", "ooo %", "depth",
         "defer %", left=("session",),
     )  # fmt: skip
     for row in rows:
@@ -130,8 +134,8 @@ def print_flow(console: Console, rows: list[Document]) -> None:
             else (
                 form.count(flow["offered_bytes_max"], compact=True),
                 form.percent(flow["no_memory_share"]),
-                f"{flow['in_flight_mean']:.1f}",
-                str(flow["in_flight_max"]),
+                f"{flow['in_flight_mean']:,.1f}",
+                form.count(flow["in_flight_max"]),
             )
         )
         depth_max = row["out_of_order_depth_max"]
@@ -139,7 +143,7 @@ def print_flow(console: Console, rows: list[Document]) -> None:
             row["session"], *cells, form.count(row["writes"], compact=True),
             form.percent(ratio(row["fragments"], row["writes"])),
             form.percent(ratio(row["out_of_order"], row["operations_completed"])),
-            form.UNKNOWN if depth_max is None else str(depth_max),
+            form.count(depth_max),
             form.percent(ratio(row["deferred"], row["operations"])),
         )  # fmt: skip
     form.show(console, table)
@@ -157,17 +161,22 @@ def print_delays(console: Console, rows: list[Document]) -> None:
     form.heading(
         console, "One-way delay in µs, from the post at one end to the completion at the other"
     )
+    form.print_fitting(console, delay_table(rows, False), delay_table(rows, True))
+
+
+def delay_table(rows: list[Document], compact: bool) -> Table:
+    """A row a direction and kind of message."""
     table = form.make_table(
         "from", "to", "message", "count", "min", *(f"p{p}" for p in PERCENTS[:3]), "max",
         left=("from", "to", "message"),
     )  # fmt: skip
+    names = ("min_us", *(f"p{p}_us" for p in PERCENTS[:3]), "max_us")
     for row in rows:
         table.add_row(
-            row["from"], row["to"], row["kind"], form.count(row["count"], compact=True),
-            form.micros(row["min_us"], True),
-            *(form.micros(row[f"p{p}_us"], True) for p in PERCENTS[:3]), form.micros(row["max_us"], True),
+            row["from"], row["to"], row["kind"], form.count(row["count"], compact),
+            *(form.micros(row[name], compact) for name in names),
         )  # fmt: skip
-    form.show(console, table)
+    return table
 
 
 VIEW = View(

@@ -34,7 +34,7 @@ EPILOG = """\
 examples:
   fabtrace slowest run -n 20
   fabtrace slowest run --kind write --session put:0
-  fabtrace timeline run --session put:0 --events --begin 12ms --limit 50     what was around one
+  fabtrace timeline run --session put:0 --events --begin 12ms   around one
 """
 
 
@@ -143,7 +143,8 @@ def print_operation(console: Console, row: Document) -> None:
     """An operation: a line with what it is, a line with its context."""
     what = f"{row['session']} #{row['op']} {row['kind']}, {row['len_bytes']:,} B"
     form.show(
-        console, Text(f"{form.micros(row['latency_us']):>12} µs  {what}, at {row['begin_s']:.6f} s")
+        console,
+        Text(f"{form.micros(row['latency_us']):>12} µs  {what}, at {row['begin_s']:,.6f} s"),
     )
     parts = [f"call {form.micros(row['call_us'])} µs", f"{row['in_flight']} in flight"]
     if row["deferred_us"] is not None:

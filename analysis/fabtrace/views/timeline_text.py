@@ -146,7 +146,7 @@ def print_slices(console: Console, timeline: Row, level: str) -> None:
     form.show(console, Text(header.rstrip()[: console.width], style="bold"))
     for row in slices:
         shown = row["ends"][main]
-        flight = "-" if shown["in_flight"] is None else f"{shown['in_flight']:.1f}"
+        flight = "-" if shown["in_flight"] is None else f"{shown['in_flight']:,.1f}"
         line = (
             f"{row['begin_us'] / scale:>9,.{digits}f} {form.rate(shown['throughput_mib_s']):>7} "
             f"{draw_bar(shown['throughput_mib_s'], top):<{BAR}} {flight:>6}"
@@ -191,7 +191,7 @@ def time_text(value_us: float, scale_us: float) -> str:
     """A time in a unit that suits the scale."""
     if scale_us < 1e3:
         return f"{value_us:.3g} µs"
-    return f"{value_us / 1e3:.3g} ms" if scale_us < 1e6 else f"{value_us / 1e6:.3f} s"
+    return f"{value_us / 1e3:.3g} ms" if scale_us < 1e6 else f"{value_us / 1e6:,.3f} s"
 
 
 def print_events(console: Console, timeline: Row) -> None:

@@ -40,7 +40,6 @@ class View:
             help=self.help,
             description=self.description,
             epilog=self.epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
         self.options(parser)

@@ -180,7 +180,7 @@ def print_workers(console: Console, rows: list[Document]) -> None:
         shares = row["shares"]
         pinned = row["pinned_cpu"]
         table.add_row(
-            f"{row['process']}/{row['worker']}", str(row["sessions"]),
+            f"{row['process']}/{row['worker']}", form.count(row["sessions"]),
             f"={pinned}" if pinned is not None else form.cpu_list(row["cpus"]),
             form.seconds(row["wall_s"]), *map(form.percent, shares.values()),
             form.count(row["switches_involuntary"], compact=True),

@@ -147,8 +147,8 @@ def show(console: Console, document: Document) -> None:
             causes = " ".join(f"{name} {number:,}" for name, number in slept["woken_by"].items())
             table.add_row(
                 f"{row['process']}/{row['worker']}", form.count(slept["count"]),
-                form.seconds(slept["asleep_s"]), f"{slept['longest_ms']:.1f}", causes or form.UNKNOWN,
-                str(row["migrations"]),
+                form.seconds(slept["asleep_s"]), f"{slept['longest_ms']:,.1f}", causes or form.UNKNOWN,
+                form.count(row["migrations"]),
             )  # fmt: skip
         form.show(console, table)
 
