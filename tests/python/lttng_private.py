@@ -31,13 +31,17 @@ class Unavailable(RuntimeError):
 
 
 class PrivateLttng:
-    """A private world for LTTng: commands run in it see its session daemon and no other."""
+    """A private world for LTTng: commands run in it see its session daemon and no other.
 
-    def __init__(self, start_daemon: bool = True) -> None:
+    `beside`: another one, with which this one shares the network: they are like two hosts.
+    """
+
+    def __init__(self, start_daemon: bool = True, beside: PrivateLttng | None = None) -> None:
         for tool in ("lttng", "lttng-sessiond"):
             if shutil.which(tool) is None:
                 raise Unavailable(f"{tool} is not installed (package lttng-tools)")
         self.start_daemon = start_daemon
+        self._beside = beside
         self.home = Path(tempfile.mkdtemp(prefix="fabt-lttng-"))
         self._keeper: subprocess.Popen[str] | None = None
         self._prefix: list[str] = []
@@ -64,8 +68,12 @@ class PrivateLttng:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _enter_namespace(self) -> None:
+        neighbour = self._beside._keeper if self._beside is not None else None
+        enter = ["unshare", "-m", "-n"]
+        if neighbour is not None:
+            enter = ["nsenter", "-t", str(neighbour.pid), "-n", "unshare", "-m"]
         keeper = subprocess.Popen(
-            ["unshare", "-m", "-n", "sh", "-c", NAMESPACE_SETUP],
+            [*enter, "sh", "-c", NAMESPACE_SETUP],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -78,6 +86,8 @@ class PrivateLttng:
             self._prefix = ["nsenter", "-t", str(keeper.pid), "-m", "-n", "-r", "--wd=."]
             return
         _, reason = keeper.communicate()
+        if self._beside is not None:
+            raise Unavailable(f"no namespaces ({reason.strip()}), so no second session daemon")
         if Path("/run/lttng/lttng-sessiond.pid").exists():
             raise Unavailable(f"no namespaces ({reason.strip()}) and a session daemon runs already")
 

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * A clock plugin for LTTng-UST: the clock of another host. Events of the process that loads it (by
- * LTTNG_UST_CLOCK_PLUGIN) are stamped with
+ * A clock plugin for LTTng-UST: the clock of another host. Events and packets of the processes that
+ * load it (by LTTNG_UST_CLOCK_PLUGIN: the programs, and the consumer daemon) are stamped with
  *
  *     CLOCK_MONOTONIC + FABT_CLOCK_OFFSET_NS
- *         + FABT_CLOCK_DRIFT_PPM / 10^6 * (time since FABT_CLOCK_ORIGIN_NS) */
+ *         + FABT_CLOCK_DRIFT_PPM / 10^6 * (time since FABT_CLOCK_ORIGIN_NS)
+ *
+ * The session daemon says in the metadata how far the clock is from real time. It would take the
+ * skew out again, so there the clock stays as it is: the trace is one of a host whose real time is
+ * wrong. */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +70,8 @@ static int64_t number_of(const char *variable)
 
 void lttng_ust_clock_plugin_init(void)
 {
+    if (strcmp(program_invocation_short_name, "lttng-sessiond") == 0)
+        return;
     origin_ns = (uint64_t)number_of("FABT_CLOCK_ORIGIN_NS");
     offset_ns = number_of("FABT_CLOCK_OFFSET_NS");
     drift_ppm = number_of("FABT_CLOCK_DRIFT_PPM");
