@@ -22,6 +22,7 @@ from fabtrace.errors import (
     EXIT_FAILURE,
     EXIT_USAGE,
     FabtraceError,
+    NotKept,
     StrangeTrace,
     UnsoundTrace,
 )
@@ -117,7 +118,7 @@ def shown_problems() -> Iterator[list[str]]:
     others = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-        if not issubclass(category, UnsoundTrace | StrangeTrace):
+        if not issubclass(category, UnsoundTrace | StrangeTrace | NotKept):
             others(message, category, *rest)
             return
         print(f"fabtrace: warning: {message}", file=sys.stderr)
@@ -127,6 +128,7 @@ def shown_problems() -> Iterator[list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UnsoundTrace)
         warnings.simplefilter("always", StrangeTrace)
+        warnings.simplefilter("always", NotKept)
         warnings.showwarning = show  # type: ignore[assignment]  # takes keywords too
         yield unsound
 

@@ -26,3 +26,7 @@ class UnsoundTrace(UserWarning):
 
 class StrangeTrace(UserWarning):
     """A trace with something in it that does not belong there; all of its events are read."""
+
+
+class NotKept(UserWarning):
+    """What was decoded could not be kept: all is well but that the next command takes as long."""

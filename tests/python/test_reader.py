@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from conftest import EMIT, SOURCE, Emitted
 from fabtrace import catalogue
-from fabtrace.errors import FabtraceError
+from fabtrace.errors import FabtraceError, NotKept
 from fabtrace.reader import cache, decoding, native, read, trace
 from fabtrace.tables import Column, Tables, dtype_of, kinds_of
 from lttng_private import PrivateLttng
@@ -266,7 +266,8 @@ def test_where_the_trace_cannot_be_written(cached: Path, tmp_path: Path) -> None
 def test_where_nothing_can_be_written(cached: Path, tmp_path: Path) -> None:
     (cached / cache.FOLDER).write_text("in the way")
     (tmp_path / "home").write_text("in the way")
-    assert read(cached).events == read(cached).events > 0
+    with pytest.warns(NotKept, match="not kept for the next command"):
+        assert read(cached).events == read(cached).events > 0
 
 
 def test_switched_off(emitted: Emitted, tmp_path: Path) -> None:
@@ -285,8 +286,45 @@ def test_no_space(emitted: Emitted, monkeypatch: pytest.MonkeyPatch, when: str) 
     monkeypatch.setattr(decoding, "spill_path", lambda room, number: Path("/dev/full"))
     if when == "in between":
         monkeypatch.setattr("fabtrace.reader.decode.CHUNK_ROWS", 2)
-    with pytest.raises(FabtraceError, match="no space for its columns"):
+    with pytest.raises(FabtraceError, match="no room for its columns"):
         read(emitted("--rounds", "30", "--full"))
+
+
+def test_full_disks(emitted: Emitted, lttng: PrivateLttng, tmp_path: Path) -> None:
+    """
+    Description: the disk of the trace is full: the columns are kept in the other place. That is full, too:
+    they are kept nowhere, and one line says so. There is no room for temporary files either: one line.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    trace_ = tmp_path / "run"
+    shutil.copytree(emitted("--full"), trace_, ignore=shutil.ignore_patterns(cache.FOLDER))
+    folders = [trace_ / cache.FOLDER, tmp_path / "home", tmp_path / "temporary"]
+    for folder in folders:
+        folder.mkdir()
+    expected = read(trace_).events
+
+    def report(full: list[Path]) -> subprocess.CompletedProcess[str]:
+        mounts = [f"mount -t tmpfs -o size=16k none {folder} && " for folder in full]
+        command = f"{''.join(mounts)}exec {SOURCE}/scripts/fabtrace report {trace_} --json"
+        extra = {
+            "FABTRACE_CACHE": "on", "XDG_CACHE_HOME": str(folders[1]), "TMPDIR": str(folders[2])
+        }  # fmt: skip
+        words = ["unshare", "-m", "sh", "-c", command]
+        return lttng.run(words, check=False, extra=extra)
+
+    done = report(folders[:1])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(list(folders[1].glob("fabtrace/*/*.columns"))) == 1
+    shutil.rmtree(folders[1] / "fabtrace")
+    done = report(folders[:2])
+    assert done.returncode == 0 and done.stderr.count("\n") == 1, done.stderr
+    assert "warning" in done.stderr and "not kept" in done.stderr and str(folders[1]) in done.stderr
+    assert json.loads(done.stdout)["trace"]["events"] == expected
+    done = report(folders)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert "no room for its columns" in done.stderr and "TMPDIR" in done.stderr
+    assert not any(path.is_file() for folder in folders for path in folder.rglob("*"))
 
 
 # ---------------------------------------------------------------------------------- plugin

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Where the columns of a trace are kept, so that the second question is answered at once.
 
-Beside the trace, in TRACE/.fabtrace-cache, or if that can't be written in $XDG_CACHE_HOME/fabtrace
-(~/.cache/fabtrace). A file's name and content carry a key made of the trace's files, their sizes and
-times, the catalogue and this reader's version: whatever changes, it is made anew. FABTRACE_CACHE=off
-keeps nothing.
+Beside the trace, in TRACE/.fabtrace-cache, or if that can't be written or has no room in
+$XDG_CACHE_HOME/fabtrace (~/.cache/fabtrace). A file's name and content carry a key made of the
+trace's files, their sizes and times, the catalogue and this reader's version: whatever changes, it is made
+anew. FABTRACE_CACHE=off keeps nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -65,16 +66,18 @@ def find(where: Path, key: str) -> Tables | None:
     return None
 
 
-def workshop(where: Path) -> tuple[tempfile.TemporaryDirectory[str], Path | None]:
-    """A folder to make columns in, and the one that shall keep them, on the same file system.
+def workshop(place: Path | None) -> tempfile.TemporaryDirectory[str]:
+    """A folder to make columns in, on the file system of the place that shall keep them; among temporary
+    files if they are not to be kept. OSError where that cannot be."""
+    if place is None:
+        return tempfile.TemporaryDirectory(prefix="fabtrace-")
+    place.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(dir=place, prefix="tmp-")
 
-    Where neither can be written they are made among temporary files and not kept.
-    """
-    for place in places(where):
-        with suppress(OSError):
-            place.mkdir(parents=True, exist_ok=True)
-            return tempfile.TemporaryDirectory(dir=place, prefix="tmp-"), place
-    return tempfile.TemporaryDirectory(prefix="fabtrace-"), None
+
+def has_no_room(error: OSError) -> bool:
+    """Whether a disk or a quota is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def keep(made: Path, place: Path, key: str) -> None:

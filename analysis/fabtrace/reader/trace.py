@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import re
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fabtrace import catalogue
 from fabtrace.check import Survey, survey
-from fabtrace.errors import FabtraceError, StrangeTrace, UnsoundTrace
+from fabtrace.errors import FabtraceError, NotKept, StrangeTrace, UnsoundTrace
 from fabtrace.reader import cache, native
 from fabtrace.reader.decode import READER_MISSING
 from fabtrace.reader.decoding import decode
@@ -77,25 +77,43 @@ def decode_and_keep(
     silence_seconds: float,
     progress: Callable[[int], None],
 ) -> Tables:
-    """Decode the trace, keep its columns and view them."""
+    """Decode the trace, keep its columns and view them.
+
+    Where the first place has no room for them, or can't be written, the next one is tried. What is kept
+    nowhere is made among temporary files, and said (NotKept).
+    """
     native.library()  # says what to do if it is missing
-    room, place = cache.workshop(where)
-    try:
-        with room as name:
-            made = decode(found, key, Path(name), silence_seconds, progress)
-            tables = replace(open_columns(made.path, key, fresh=True), source=str(where))
-            if place is not None and made.lasting:
-                cache.keep(made.path, place, key)
-            return tables
-    except FabtraceError as error:
-        raise FabtraceError(f"{where}: {error}") from None
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise FabtraceError(
-                f"{where}: no space for its columns in {room.name}: it takes about 60 bytes an event; "
-                f"make room, or set XDG_CACHE_HOME or TMPDIR"
-            ) from None
-        raise
+    refused: list[str] = []
+    for place in (*cache.places(where), None):
+        try:
+            with cache.workshop(place) as room:
+                made = decode(found, key, Path(room), silence_seconds, progress)
+                tables = replace(open_columns(made.path, key, fresh=True), source=str(where))
+                if place is not None and made.lasting:
+                    cache.keep(made.path, place, key)
+        except FabtraceError as error:
+            raise FabtraceError(f"{where}: {error}") from None
+        except OSError as error:
+            if place is None and not cache.has_no_room(error):
+                raise
+            refused.append(f"{place or tempfile.gettempdir()}: {error.strerror}")
+            continue
+        if place is None and refused:
+            warn_not_kept(where, refused)
+        return tables
+    raise FabtraceError(
+        f"{where}: no room for its columns, which take about 60 bytes an event ({'; '.join(refused)}); "
+        f"make room, or name another folder by XDG_CACHE_HOME or TMPDIR"
+    )
+
+
+def warn_not_kept(where: Path, refused: list[str]) -> None:
+    """Say that each command will have to decode the trace."""
+    text = (
+        f"{where}: what was decoded is not kept for the next command ({'; '.join(refused)}); make room, "
+        f"or name a folder by XDG_CACHE_HOME"
+    )
+    warnings.warn(NotKept(text), stacklevel=4)
 
 
 def check_schema(tables: Tables, where: Path) -> None:
