@@ -324,3 +324,12 @@ def test_no_room_for_buffers(world: World, trace: Path) -> None:
 )
 def test_bad_command_lines(world: World, words: list[str], said: str, code: int) -> None:
     refused(world.fabtrace("record", *words), said, code=code)
+
+
+def test_programs_that_begin_no_run(world: World, trace: Path) -> None:
+    """Nothing to record: what to do is said, and not what to look at next."""
+    done = world.fabtrace("record", "-o", trace, "--", world.put, "no address")
+    assert done.code == 2 and summary(done) == (0, 0)
+    assert "see what they print, and record again" in done.err and "next:" not in done.err
+    done = world.fabtrace("record", "-o", world.folder / "other", "--", "true")
+    assert done.code == 0 and "`fabtget --version` says whether" in done.err

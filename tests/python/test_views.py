@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import argparse
 import csv
+import errno
 import io
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SOURCE, Emitted
+from conftest import EMIT, SOURCE, Emitted
 from fabtrace.cli import COMMANDS, main, make_parser
 from fabtrace.errors import FabtraceError
 from fabtrace.model import Run, build
@@ -32,6 +34,7 @@ from fabtrace.views import (
 )
 from fabtrace.views.select import select
 from fabtrace.views.view import View
+from lttng_private import PrivateLttng
 from rich.console import Console
 
 VIEWS: dict[str, View] = {
@@ -231,6 +234,18 @@ def test_export_holds_the_operations(model: Any, tmp_path: Path, kind: str) -> N
     [
         (["export", "DIR", "-o", "."], "is there already"),
         (["export", "DIR", "-o", "new", "--events", "nothing"], "--events nothing"),
+        (
+            ["export", "DIR", "-o", "/dev/null/x"],
+            "-o /dev/null/x: cannot be written: Not a directory; name",
+        ),
+        (
+            ["export", "DIR", "--format", "npz", "-o", "/proc/x"],
+            "-o /proc/x: cannot be written: No such file or directory; name a path in a folder",
+        ),
+        (
+            ["latency", "DIR", "--run", "7"],
+            "--run 7: not in the trace, which has 1 (000000000fab7ace)",
+        ),
         (["latency", "DIR", "--session", "put:77"], "--session put:77"),
         (["why", "DIR", "--process", "zebra"], "--process zebra"),
         (["workers", "DIR", "--worker", "9"], "--worker 9"),
@@ -247,3 +262,35 @@ def test_what_is_wrong_is_one_line(
     captured = capsys.readouterr()
     assert code in (1, 2) and says in captured.err
     assert captured.err.count("\n") == 1 and captured.out == ""
+
+
+def test_a_trace_without_any_event(
+    lttng: PrivateLttng, emitted: Emitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    Description: a program with tracepoints ran, and ended before it wrote anything: one line says what to do.
+    """
+    emitted()  # skips or fails if there is no `emit`
+    lttng.record(tmp_path / "run", [[EMIT, "--rounds", "none"]], check=False)
+    for command in ("report", "timeline", "why"):
+        assert main([command, str(tmp_path / "run")]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == "" and captured.err.count("\n") == 1
+        assert (
+            "holds no event" in captured.err
+            and "record again with `fabtrace record" in captured.err
+        )
+
+
+def test_an_export_on_a_full_disk_leaves_nothing(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(target: Path, tables: Any) -> None:
+        target.mkdir()
+        (target / "operations.csv").write_text("begin_ns")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setitem(export.WRITERS, "csv", full)
+    with pytest.raises(FabtraceError, match="-o .*out: cannot be written: No space left on device"):
+        export.VIEW.make(model("whole"), options_of("export", ["-o", str(tmp_path / "out")]))
+    assert not list(tmp_path.iterdir())

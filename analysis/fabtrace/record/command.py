@@ -121,7 +121,10 @@ def environment() -> dict[str, str]:
 def summarise(plan: Plan, run_id: str, signals: Signals) -> bool:
     """Say what was recorded and what to do with it; whether the trace can be used."""
     if not tally.has_events(plan.folder):
-        say(f"{plan.shown}: no events: no program with fabt tracepoints ran")
+        say(
+            f"{plan.shown}: no events: no program with fabt tracepoints ran; "
+            f"`fabtget --version` says whether it was built with them"
+        )
         return True
     if plan.flight is not None:
         return summarise_snapshots(plan)
@@ -140,6 +143,11 @@ def summarise(plan: Plan, run_id: str, signals: Signals) -> bool:
     else:
         own = show_counts(counted, run_id)
         say(f"{counted.events:,} events recorded, {counted.lost:,} lost; {where}")
+        if not counted.events:
+            say(
+                "no program began a run while it was recorded: see what they print, and record again"
+            )
+            return True
         if counted.lost:
             now = str(plan.buffers).replace(" ", "")
             say(f"fewer are lost with larger --buffers (they were {now}) or with --level light")

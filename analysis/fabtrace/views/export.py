@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 import csv
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,7 @@ def make(run: Run, options_: argparse.Namespace) -> Document:
     }
     for event in options_.events:
         tables[f"event_{event}"] = event_columns(run, event)
-    WRITERS[options_.format](target, tables)
+    write(target, options_.format, tables)
     return {
         **head("export", VERSION, run),
         "format": options_.format,
@@ -168,6 +170,22 @@ def event_columns(run: Run, event: str) -> Columns:
         else:
             columns[name] = column
     return columns
+
+
+def write(target: Path, kind: str, tables: Mapping[str, Columns]) -> None:
+    """Write the tables; nothing is left of what could not be written wholly."""
+    try:
+        WRITERS[kind](target, tables)
+    except OSError as error:
+        if target.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                target.unlink()
+        raise FabtraceError(
+            f"-o {target}: cannot be written: {error.strerror or error}; name a path in a folder that you "
+            f"may write to, on a disk with room"
+        ) from None
 
 
 def write_csv(target: Path, tables: Mapping[str, Columns]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from fabtrace.errors import FabtraceError
 from fabtrace.model import Run, build
 from fabtrace.model.bounded import build_bounded
 from fabtrace.reader import read
@@ -34,7 +35,19 @@ def load_summary(folder: str) -> Run:
 
 
 def load_tables(folder: str) -> Tables:
-    """Read a trace."""
+    """Read a trace; FabtraceError if it has no event."""
+    tables = read_visibly(folder)
+    if not tables.events:
+        raise FabtraceError(
+            f"{folder} holds no event: the recorded programs ended before they began a run, or wrote "
+            f"nothing while they were recorded; see what they print, and record again with "
+            f"`fabtrace record -o DIR -- COMMAND`"
+        )
+    return tables
+
+
+def read_visibly(folder: str) -> Tables:
+    """Read a trace; on a terminal it shows how far it is."""
     if not sys.stderr.isatty():
         return read(folder)
 
