@@ -472,7 +472,7 @@ static void wait_for_events(struct engine *engine)
 
         if (engine->listener.cq_fd < 0 || !engine->options->wait)
             limit = WAIT_LISTENING_MS;
-        if (engine->listener.cq_fd >= 0 && fi_trywait(engine->fabric.fabric, fids, 1) != 0)
+        if (engine->listener.cq_fd >= 0 && fi_trywait(engine->listener.domain.root, fids, 1) != 0)
             limit = 0;
     }
     epoll_wait(engine->epoll_fd, events, 3, limit);
@@ -653,7 +653,7 @@ unsigned engine_close(struct engine *engine)
     /* Operations live in sessions: they go only after the queues that may still name them. */
     for (uint32_t i = 0; i < engine->sessions_count; i++)
         engine->sessions[i]->class->destroy(engine->sessions[i]);
-    engine->leaks += fabric_close(&engine->fabric);
+    fabric_close(&engine->fabric);
     watchdog_stop(&engine->watchdog);
     engine_trace_ends(engine);
     close_fd(engine->epoll_fd);

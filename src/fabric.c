@@ -275,12 +275,6 @@ int fabric_open(struct fabric *fabric, const struct fabric_request *request,
 
     memset(fabric, 0, sizeof(*fabric));
     rc = choose(fabric, request, failure);
-    if (rc == 0) {
-        rc = fi_fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
-        if (rc != 0)
-            failure_set(failure, rc, "fi_fabric (%s): %s", fabric->info->fabric_attr->prov_name,
-                        fi_strerror(-rc));
-    }
     if (rc != 0) {
         fabric_close(fabric);
         return rc;
@@ -310,15 +304,18 @@ unsigned fabric_close_object(struct fid *fid, const char *what, int32_t session)
     return 1;
 }
 
-unsigned fabric_close(struct fabric *fabric)
+void fabric_close(struct fabric *fabric)
 {
-    const unsigned leaks =
-        fabric_close_object(fabric->fabric ? &fabric->fabric->fid : NULL, "fabric", -1);
-
     fi_freeinfo(fabric->info);
     fi_freeinfo(fabric->hints);
     memset(fabric, 0, sizeof(*fabric));
-    return leaks;
+}
+
+static int open_failed(struct domain *domain, const char *call, int rc, struct failure *failure)
+{
+    domain_close(domain);
+    return failure_set(failure, rc, "%s (%s): %s", call,
+                       domain->fabric->info->fabric_attr->prov_name, fi_strerror(-rc));
 }
 
 int domain_open(struct domain *domain, const struct fabric *fabric, uint32_t peers,
@@ -330,16 +327,16 @@ int domain_open(struct domain *domain, const struct fabric *fabric, uint32_t pee
     int rc;
 
     *domain = (struct domain){.fabric = fabric, .next_key = 1};
-    rc = fi_domain(fabric->fabric, fabric->info, &domain->domain, NULL);
+    rc = fi_fabric(fabric->info->fabric_attr, &domain->root, NULL);
     if (rc != 0)
-        return failure_set(failure, rc, "fi_domain (%s): %s", fabric->info->domain_attr->name,
-                           fi_strerror(-rc));
+        return open_failed(domain, "fi_fabric", rc, failure);
+    rc = fi_domain(domain->root, fabric->info, &domain->domain, NULL);
+    if (rc != 0)
+        return open_failed(domain, "fi_domain", rc, failure);
     rc = fi_av_open(domain->domain, &av_attr, &domain->av, NULL);
-    if (rc != 0) {
-        failure_set(failure, rc, "fi_av_open: %s", fi_strerror(-rc));
-        domain_close(domain);
-    }
-    return rc;
+    if (rc != 0)
+        return open_failed(domain, "fi_av_open", rc, failure);
+    return 0;
 }
 
 unsigned domain_close(struct domain *domain)
@@ -348,8 +345,10 @@ unsigned domain_close(struct domain *domain)
 
     leaks += fabric_close_object(domain->av ? &domain->av->fid : NULL, "address vector", -1);
     leaks += fabric_close_object(domain->domain ? &domain->domain->fid : NULL, "domain", -1);
+    leaks += fabric_close_object(domain->root ? &domain->root->fid : NULL, "fabric", -1);
     domain->av = NULL;
     domain->domain = NULL;
+    domain->root = NULL;
     return leaks;
 }
 

@@ -3,9 +3,11 @@
  * libfabric's objects above endpoints.
  *
  * A process has one `struct fabric`: the chosen provider and its limits; nothing in it changes
- * after fabric_open. Each thread that owns endpoints has a `struct domain` of its own: domain and
- * address vector, so that threads share no libfabric object that is ever written to. (Providers
- * promise FI_THREAD_SAFE and do not all keep it: shm 1.17 does not when endpoints come and go.) */
+ * after fabric_open. Each thread that owns endpoints has a `struct domain` of its own: libfabric's
+ * fabric object, domain and address vector, so that threads share no libfabric object that is ever
+ * written to. (Providers promise FI_THREAD_SAFE and do not all keep it: shm 1.17 does not when
+ * endpoints come and go. And net 1.17 keeps its sockets in the fabric object, under a lock: a
+ * thread that polls moves all threads' payload, while they wait.) */
 #ifndef FABT_FABRIC_H
 #define FABT_FABRIC_H
 
@@ -37,7 +39,6 @@ struct fabric_request {
 struct fabric {
     struct fi_info *hints;
     struct fi_info *info;
-    struct fid_fabric *fabric;
     uint32_t infos;        /* entries that fi_getinfo returned */
     uint32_t tx_iov_limit; /* each at least 1, at most FABRIC_SEGMENTS_MAX */
     uint32_t rx_iov_limit;
@@ -53,20 +54,21 @@ struct fabric {
 
 struct domain {
     const struct fabric *fabric;
+    struct fid_fabric *root;
     struct fid_domain *domain;
     struct fid_av *av;
     uint64_t next_key; /* where the application chooses the keys of registrations */
 };
 
-/* Choose the provider and open fabric, domain and address vector. On failure all is closed again.
- */
+/* Choose the provider. On failure nothing is left. */
 int fabric_open(struct fabric *fabric, const struct fabric_request *request,
                 struct failure *failure);
 
-/* Close it; all domains must be closed already. Returns how many objects could not be closed. */
-unsigned fabric_close(struct fabric *fabric);
+/* Forget it; all domains must be closed already. */
+void fabric_close(struct fabric *fabric);
 
-/* Open a domain and an address vector for about `peers` addresses. On failure nothing is left. */
+/* Open a fabric object, a domain and an address vector for about `peers` addresses. On failure
+ * nothing is left. */
 int domain_open(struct domain *domain, const struct fabric *fabric, uint32_t peers,
                 struct failure *failure);
 

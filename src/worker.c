@@ -23,6 +23,11 @@ enum {
  * share a processor, the longer: a hundred that look a thousand times a second leave nothing for
  * the few that have work, or for the main thread, which all the others wait for at the start. */
 #define YIELD_NS (2 * NS_PER_MS)
+
+/* Writes leave no completion where they arrive, and yet only polling brings them in: with large or
+ * many of them between two messages, a get that slept would be what holds them up. So while payload
+ * flows it yields for longer. */
+#define YIELD_TRANSFER_NS (50 * NS_PER_MS)
 #define BACKOFF_MIN_NS (20 * NS_PER_US)
 #define BACKOFF_MAX_NS NS_PER_MS
 #define BACKOFF_CROWD_MAX 16
@@ -428,7 +433,7 @@ static void wait_epoll(struct worker *worker, uint64_t now)
     uint8_t cause = FABT_WAKE_CAUSE_TIMEOUT;
     int n;
 
-    if (fi_trywait(worker->config.fabric->fabric, fids, 1) != 0) {
+    if (fi_trywait(worker->domain.root, fids, 1) != 0) {
         worker->waits_refused++;
         return;
     }
@@ -448,6 +453,25 @@ static void wait_epoll(struct worker *worker, uint64_t now)
     slept(worker, FABT_SLEEP_KIND_EPOLL, cause);
 }
 
+/* Is a session in the middle of its payload? Then it may get further without any completion. */
+static bool any_transfer(const struct worker *worker)
+{
+    for (const struct session *session = worker->sessions; session != NULL;
+         session = session->next) {
+        if (session->phase == FABT_PHASE_TRANSFER)
+            return true;
+    }
+    return false;
+}
+
+/* For how long to yield before the first sleep. */
+static uint64_t yield_limit(const struct worker *worker, uint64_t now)
+{
+    if (now - worker->idle_since_ns < YIELD_NS || worker->config.crowd > 1)
+        return YIELD_NS;
+    return any_transfer(worker) ? YIELD_TRANSFER_NS : YIELD_NS;
+}
+
 /* Nothing found: let others run, and after a while sleep for ever longer, up to a millisecond. */
 static void wait_backoff(struct worker *worker, uint64_t now)
 {
@@ -457,7 +481,7 @@ static void wait_backoff(struct worker *worker, uint64_t now)
 
     if (worker->idle_since_ns == 0)
         worker->idle_since_ns = now;
-    if (now - worker->idle_since_ns < YIELD_NS) {
+    if (now - worker->idle_since_ns < yield_limit(worker, now)) {
         sched_yield();
         load_yielded(&worker->load, clock_now());
         return;

@@ -425,19 +425,35 @@ static int open_domain(struct fid_fabric *fid, struct fi_info *info, struct fid_
     return 0;
 }
 
+static int close_fabric(struct fid *fid)
+{
+    ((struct fake_provider *)fid)->net->open_objects--;
+    return 0;
+}
+
+/* In the place of libfabric's own, which the engine calls in domain_open. */
+int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **opened, void *context)
+{
+    (void)context;
+    *opened = attr->fabric;
+    ((struct fake_provider *)attr->fabric)->net->open_objects++;
+    return 0;
+}
+
 void fake_fabric_open(struct fabric *fabric, struct fake_net *net, const struct fake_limits *limits)
 {
+    static struct fi_ops fid_ops = {.size = sizeof(fid_ops), .close = close_fabric};
     static struct fi_ops_fabric fabric_ops = {.size = sizeof(fabric_ops), .domain = open_domain};
     struct fake_provider *provider = calloc(1, sizeof(*provider));
 
     assert_non_null(provider);
-    provider->fid.fid = (struct fid){.fclass = FI_CLASS_FABRIC, .context = provider};
+    provider->fid.fid =
+        (struct fid){.fclass = FI_CLASS_FABRIC, .context = provider, .ops = &fid_ops};
     provider->fid.ops = &fabric_ops;
     provider->net = net;
     provider->limits = *limits;
     *fabric = (struct fabric){
         .info = fi_allocinfo(),
-        .fabric = &provider->fid,
         .infos = 1,
         .tx_iov_limit = limits->tx_iov,
         .rx_iov_limit = limits->rx_iov,
@@ -447,6 +463,7 @@ void fake_fabric_open(struct fabric *fabric, struct fake_net *net, const struct 
         .mr_mode = limits->mr_mode,
     };
     assert_non_null(fabric->info);
+    fabric->info->fabric_attr->fabric = &provider->fid;
     fabric->info->fabric_attr->prov_name = strdup(limits->provider);
     fabric->info->domain_attr->name = strdup("fake");
     fabric->info->rx_attr->size = 256;
@@ -455,7 +472,7 @@ void fake_fabric_open(struct fabric *fabric, struct fake_net *net, const struct 
 
 void fake_fabric_close(struct fabric *fabric)
 {
+    free(fabric->info->fabric_attr->fabric);
     fi_freeinfo(fabric->info);
-    free(fabric->fabric);
     memset(fabric, 0, sizeof(*fabric));
 }
