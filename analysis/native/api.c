@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collector.h"
+#include "group.h"
 #include "merge.h"
 
 int64_t fabt_collector_new(const char *spill, uint64_t chunk_rows, uint64_t *progress)
@@ -87,6 +88,31 @@ void fabt_merge_gather(const void *const *inputs, size_t width, const struct mer
                        uint64_t run_count, void *output)
 {
     merge_gather(inputs, width, runs, run_count, output);
+}
+
+int64_t fabt_group_number(const uint32_t *high, unsigned shift, const uint32_t *low, uint64_t rows,
+                          int32_t *numbers, uint64_t *keys, uint32_t known, uint32_t capacity)
+{
+    return group_number(high, shift, low, rows, numbers, keys, known, capacity);
+}
+
+int fabt_group_bounds(const int32_t *numbers, uint64_t rows, uint64_t groups, int64_t *first,
+                      int64_t *last, int64_t *counts)
+{
+    return group_bounds(numbers, rows, groups, first, last, counts);
+}
+
+int fabt_group_order(const int32_t *numbers, uint64_t rows, uint64_t groups, int32_t *order,
+                     int64_t *starts)
+{
+    return group_order(numbers, rows, groups, order, starts);
+}
+
+int64_t fabt_group_join(const int64_t *starts, uint64_t owners, const struct group_side *posts,
+                        const struct group_side *ends, int32_t *table, int32_t *partners,
+                        int32_t *alone)
+{
+    return group_join(starts, owners, posts, ends, table, partners, alone);
 }
 
 /* Four independent lanes of multiply and rotate, so that the multiplier's latency does not count.

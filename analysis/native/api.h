@@ -51,6 +51,19 @@ FABT_API int64_t fabt_merge_order(const int64_t *const *times, const uint64_t *c
 FABT_API void fabt_merge_gather(const void *const *inputs, size_t width,
                                 const struct merge_run *runs, uint64_t run_count, void *output);
 
+/* Rows that belong together; see group.h, whose functions these are. */
+struct group_side;
+FABT_API int64_t fabt_group_number(const uint32_t *high, unsigned shift, const uint32_t *low,
+                                   uint64_t rows, int32_t *numbers, uint64_t *keys, uint32_t known,
+                                   uint32_t capacity);
+FABT_API int fabt_group_bounds(const int32_t *numbers, uint64_t rows, uint64_t groups,
+                               int64_t *first, int64_t *last, int64_t *counts);
+FABT_API int fabt_group_order(const int32_t *numbers, uint64_t rows, uint64_t groups,
+                              int32_t *order, int64_t *starts);
+FABT_API int64_t fabt_group_join(const int64_t *starts, uint64_t owners,
+                                 const struct group_side *posts, const struct group_side *ends,
+                                 int32_t *table, int32_t *partners, int32_t *alone);
+
 /* A 64-bit digest of a block of memory: finds damage, not malice. */
 FABT_API uint64_t fabt_digest(const void *data, size_t size, uint64_t seed);
 

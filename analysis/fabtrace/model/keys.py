@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fabtrace.model import loops
 from fabtrace.tables import Table
 
 WRITER_THREADS = 1024  # a writer is a process instance x this + a thread
@@ -44,6 +45,9 @@ def dense(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Index]:
 
 def dense_writers(writers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Index]:
     """`dense` for writers: their instances are random, but a process has few threads."""
+    found = loops.number_keys([(writers, None)], 0)
+    if found is not None:
+        return (found[0] >> np.uint64(32)).astype(np.uint32), found[1][0]
     instances_, index = dense(writers >> np.uint32(10))
     threads = writers & np.uint32(WRITER_THREADS - 1)
     pairs, place = dense(index * np.int32(WRITER_THREADS) + threads.astype(np.int32))
@@ -64,6 +68,11 @@ def session_keys(table: Table) -> Keys:
 
 def session_index(*tables: Table) -> tuple[Keys, list[Index]]:
     """The session keys that occur in some tables, ascending, and for each table its rows' places."""
+    found = loops.number_keys(
+        [(table["writer"], table["session"].view(np.uint32)) for table in tables], 10
+    )
+    if found is not None:
+        return found[0].astype(np.int64), found[1]
     writers = np.concatenate([table["writer"] for table in tables])
     processes, process = dense(writers >> np.uint32(10))
     # Seen as unsigned, -1 + 1 is 0: the listening endpoint comes first, and not 2^32 places later.
@@ -105,11 +114,21 @@ def thread_name(writer: int) -> str:
 
 def bounds(index: Index, groups: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The first and the last row of each group; -1 for a group without rows."""
+    return extents(index, groups)[:2]
+
+
+def extents(
+    index: Index, groups: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The first and the last row of each group, -1 for a group without rows, and how many it has."""
+    found = loops.bounds(index, groups)
+    if found is not None:
+        return found
     rows = np.arange(len(index))
     first, last = np.full(groups, -1), np.full(groups, -1)
     last[index] = rows  # of several assignments to a place the last one stays
     first[index[::-1]] = rows[::-1]
-    return first, last
+    return first, last, np.bincount(index, minlength=groups)
 
 
 def last_rows(keys: npt.NDArray[Any]) -> dict[int, int]:
@@ -133,10 +152,17 @@ def counts(keys: npt.NDArray[Any]) -> dict[int, int]:
 class Groups:
     """Rows by group: `of(g)` are the rows of group g, ascending. Made once, a few ns a row."""
 
+    order: Index
+    starts: npt.NDArray[np.int64]
+
     def __init__(self, index: npt.NDArray[Any], groups: int) -> None:
+        found = loops.order(index, groups)
+        if found is not None:
+            self.order, self.starts = found
+            return
         # numpy sorts 16-bit numbers by radix, wider ones by merging.
         small = index.astype(np.uint16) if groups <= 1 << 16 else index
-        self.order: Index = np.argsort(small, kind="stable").astype(np.int32)
+        self.order = np.argsort(small, kind="stable").astype(np.int32)
         self.starts = np.concatenate([[0], np.cumsum(np.bincount(index, minlength=groups))])
 
     def of(self, group: int) -> Index:

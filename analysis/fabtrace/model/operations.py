@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabtrace import catalogue
+from fabtrace.model import loops
 from fabtrace.model.keys import Groups, Index, Keys, session_index, session_keys
 from fabtrace.tables import Table, Tables
 
@@ -272,6 +273,28 @@ def join_by_place(
     starts = op_starts(owners, post_owner, post_ops, end_owner, end_ops, largest, rows)
     if starts is None:
         return None
+    found = loops.join(starts, (post_owner, post_ops), (end_owner, end_ops))
+    if found is None:
+        found = join_places(starts, (post_owner, post_ops), (end_owner, end_ops))
+    if found is None or isinstance(found, bool):
+        return None
+    partner, alone = found
+    posts = np.arange(len(post_ops), dtype=np.int32)
+    if not len(alone):
+        return posts, partner
+    return (
+        np.concatenate([posts, np.full(len(alone), -1, np.int32)]),
+        np.concatenate([partner, alone]),
+    )
+
+
+def join_places(
+    starts: npt.NDArray[np.int64],
+    posts: tuple[Index, npt.NDArray[Any]],
+    ends: tuple[Index, npt.NDArray[Any]],
+) -> tuple[Index, Index] | None:
+    """`loops.join` without the library; None if a place is taken twice."""
+    (post_owner, post_ops), (end_owner, end_ops) = posts, ends
     post_place = starts[post_owner] + post_ops.astype(np.int64)
     end_place = starts[end_owner] + end_ops.astype(np.int64)
     end_at = np.full(int(starts[-1]), -1, np.int32)
@@ -285,14 +308,7 @@ def join_by_place(
     taken[post_place] = True
     if int(np.count_nonzero(taken)) != len(post_ops):
         return None
-    alone = np.flatnonzero(~taken[end_place]).astype(np.int32)
-    posts = np.arange(len(post_ops), dtype=np.int32)
-    if not len(alone):
-        return posts, partner
-    return (
-        np.concatenate([posts, np.full(len(alone), -1, np.int32)]),
-        np.concatenate([partner, alone]),
-    )
+    return partner, np.flatnonzero(~taken[end_place]).astype(np.int32)
 
 
 def op_starts(
@@ -422,5 +438,13 @@ def never_posted(operations: Operations) -> Table:
     deferred, owner = operations.events.deferred, operations.events.defer_owner
     if not len(deferred):
         return deferred
-    partner = join(len(operations.keys), owner, deferred["op"], operations.owner, operations.op)[1]
+    # Few are deferred: only operations with the number of a deferred one are looked at.
+    ops = operations.op
+    largest = np.uint64(min(int(deferred["op"].max()), int(ops.max(initial=0))))
+    wanted = np.zeros(min(int(largest), 4 * len(ops) + (1 << 16)) + 2, bool)
+    last = np.uint64(len(wanted) - 1)  # the place of all numbers that are larger
+    wanted[np.minimum(deferred["op"], last)] = True
+    alike = np.flatnonzero(wanted[np.minimum(ops, last)])
+    owners = len(operations.keys)
+    partner = join(owners, owner, deferred["op"], operations.owner[alike], ops[alike])[1]
     return deferred.rows(np.flatnonzero(partner[: len(deferred)] < 0))

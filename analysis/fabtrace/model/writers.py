@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fabtrace.model.keys import bounds, dense_writers
+from fabtrace.model.keys import dense_writers, extents
 from fabtrace.tables import Tables
 
 
@@ -27,6 +27,5 @@ def scan_writers(tables: Tables) -> dict[str, Written]:
     found = {}
     for event, table in tables.tables.items():
         writers, index = dense_writers(table["writer"])
-        count = np.bincount(index, minlength=len(writers))
-        found[event] = Written(writers, *bounds(index, len(writers)), count)
+        found[event] = Written(writers, *extents(index, len(writers)))
     return found

@@ -37,6 +37,16 @@ class View(ctypes.Structure):
     ]
 
 
+class Side(ctypes.Structure):
+    """struct group_side"""
+
+    _fields_ = [
+        ("owners", ctypes.c_void_p),
+        ("ops", ctypes.c_void_p),
+        ("rows", ctypes.c_uint64),
+    ]
+
+
 def places() -> list[Path]:
     """Folders where the plugin may be: beside the installed package, in a build folder."""
     here = Path(__file__).resolve()
@@ -93,6 +103,37 @@ def library() -> Any:
                 ctypes.c_void_p,
                 ctypes.c_uint64,
                 ctypes.c_void_p,
+            ],
+        ),
+        "fabt_group_number": (
+            ctypes.c_int64,
+            [
+                ctypes.c_void_p,
+                ctypes.c_uint,
+                ctypes.c_void_p,
+                ctypes.c_uint64,
+                ctypes.c_void_p,
+                ctypes.c_void_p,
+                ctypes.c_uint32,
+                ctypes.c_uint32,
+            ],
+        ),
+        "fabt_group_bounds": (
+            ctypes.c_int,
+            [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, *[ctypes.c_void_p] * 3],
+        ),
+        "fabt_group_order": (
+            ctypes.c_int,
+            [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, *[ctypes.c_void_p] * 2],
+        ),
+        "fabt_group_join": (
+            ctypes.c_int64,
+            [
+                ctypes.c_void_p,
+                ctypes.c_uint64,
+                ctypes.POINTER(Side),
+                ctypes.POINTER(Side),
+                *[ctypes.c_void_p] * 3,
             ],
         ),
         "fabt_digest": (ctypes.c_uint64, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64]),

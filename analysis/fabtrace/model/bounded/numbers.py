@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fabtrace.model.keys import bounds, dense_writers
+from fabtrace.model.keys import dense_writers, extents
 from fabtrace.model.loss import Gap, Numbers
 from fabtrace.model.writers import Written
 from fabtrace.tables import Table, Tables
@@ -133,8 +133,7 @@ class Ledger:
         base = self.rows.setdefault(table.event, 0)
         mine = self.entries.setdefault(table.event, {})
         writers, index = dense_writers(table["writer"])
-        count = np.bincount(index, minlength=len(writers)).tolist()
-        first, last = (rows.tolist() for rows in bounds(index, len(writers)))
+        first, last, count = (rows.tolist() for rows in extents(index, len(writers)))
         found = {}
         for place, writer in enumerate(writers.tolist()):
             runs = runs_of(table, index, place, first[place], last[place], count[place])
