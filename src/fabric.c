@@ -72,6 +72,16 @@ static int check_bind(const char *bind_name, struct failure *failure)
     return 0;
 }
 
+/* Is it text, up to its first NUL? */
+static bool printable(const uint8_t *text, size_t len)
+{
+    for (size_t i = 0; i < len && text[i] != '\0'; i++) {
+        if (text[i] < ' ' || text[i] > '~')
+            return false;
+    }
+    return true;
+}
+
 /* Are a peer's addresses and this provider's of one kind? */
 static int check_peer(const struct fi_info *info, const struct address *peer,
                       struct failure *failure)
@@ -80,6 +90,11 @@ static int check_peer(const struct fi_info *info, const struct address *peer,
     size_t len;
 
     switch (info->addr_format) {
+    case FI_ADDR_STR:
+        if (strnlen((const char *)peer->raw, peer->len) > 0 && printable(peer->raw, peer->len))
+            return 0;
+        len = 0;
+        break;
     case FI_SOCKADDR_IN:
         len = sizeof(struct sockaddr_in);
         break;
@@ -115,21 +130,47 @@ static int get_info(const struct fabric_request *request, struct fi_info *hints,
     return rc;
 }
 
+/* The names of the providers that would do, with commas: "" if there are none. */
+static void offered_names(const struct fabric_request *request, char *names, size_t size)
+{
+    const struct fabric_request any = {.bind = request->bind};
+    struct failure ignored = {0};
+    struct fi_info *hints = selection_hints(NULL, &ignored), *offered = NULL;
+    size_t used = 0;
+
+    names[0] = '\0';
+    if (hints != NULL && get_info(&any, hints, &offered) != 0)
+        offered = NULL;
+    for (const struct fi_info *i = offered, *last = NULL; i != NULL; last = i, i = i->next) {
+        const char *name = i->fabric_attr->prov_name;
+
+        /* The interfaces of a provider follow each other. */
+        if (last != NULL && strcmp(last->fabric_attr->prov_name, name) == 0)
+            continue;
+        if (used + strlen(name) + 3 > size)
+            break;
+        used += (size_t)snprintf(names + used, size - used, "%s%s", used == 0 ? "" : ", ", name);
+    }
+    fi_freeinfo(offered);
+    fi_freeinfo(hints);
+}
+
 static int no_provider(const struct fabric_request *request, int rc, struct failure *failure)
 {
     const char *environment = getenv("FI_PROVIDER");
     const char *name = request->provider != NULL ? request->provider : environment;
+    char offered[96];
 
     if (rc != -FI_ENODATA)
         return failure_set(failure, rc, "fi_getinfo: %s", fi_strerror(-rc));
+    offered_names(request, offered, sizeof(offered));
     return failure_set(
         failure, rc,
         "no libfabric provider%s%.40s has reliable datagrams with messages, tags and RDMA "
-        "writes%s%.60s: see 'fi_info -t FI_EP_RDM -c \"FI_MSG|FI_TAGGED|FI_RMA\"', choose with "
-        "--provider%s",
+        "writes%s%.60s; offered: %s (see fi_info -l): choose with --provider%s",
         name == NULL ? "" : " called ", name == NULL ? "" : name,
         request->bind == NULL ? "" : " at ", request->bind == NULL ? "" : request->bind,
-        request->bind == NULL ? "" : " and --bind");
+        offered[0] == '\0' ? "none" : offered, request->bind == NULL ? "" : " and --bind");
 }
 
 /* Do two socket addresses name the same host, whatever the port? */

@@ -220,14 +220,10 @@ static enum wire_status judge(struct listener *listener, const struct wire_initi
                     rounds, options->sessions, most);
         return WIRE_REFUSED_ROUNDS;
     }
-    if (workload->total_bytes > options->total_limit ||
-        (workload_open_ended(workload) && options->total_limit != UINT64_MAX)) {
-        failure_set(reason, -EPROTO, "put wants to send %" PRIu64 " bytes, --total allows %" PRIu64,
-                    workload->total_bytes, options->total_limit);
-        return WIRE_REFUSED_SIZE;
-    }
-    listener->rounds = rounds;
-    return WIRE_ACCEPTED;
+    status = workload_within(workload, &options->limits, reason);
+    if (status == WIRE_ACCEPTED)
+        listener->rounds = rounds;
+    return status;
 }
 
 /* Tell a put that understands it. Best effort: an older put gets silence and its own time-out. */
@@ -299,7 +295,9 @@ static enum listener_verdict look_into(struct listener *listener,
                                        struct failure *reason)
 {
     const struct op *op = &receive->op;
+    struct failure why = {0};
     enum wire_status status;
+    char from[80];
 
     if (op->status == -FI_ECANCELED)
         return LISTENER_NOTHING;
@@ -313,13 +311,15 @@ static enum listener_verdict look_into(struct listener *listener,
         return drop(listener, op,
                     op->got == WIRE_INITIAL_SIZE ? (uint8_t)FABT_DROP_REASON_ADDRESS
                                                  : (uint8_t)FABT_DROP_REASON_SIZE);
+    domain_format(&listener->domain, &initial->address, from, sizeof(from));
     if (listener->options->has_token && !same_token(initial->nonce, listener->options->token)) {
-        failure_set(reason, -EACCES, "an initial message has the wrong access token");
+        failure_set(reason, -EACCES, "an initial message of %s has the wrong access token", from);
         return drop(listener, op, FABT_DROP_REASON_TOKEN);
     }
-    status = judge(listener, initial, workload, reason);
+    status = judge(listener, initial, workload, &why);
     if (status == WIRE_ACCEPTED)
         return LISTENER_ACCEPT;
+    failure_set(reason, why.code, "%s (put is %s)", why.text, from);
     refuse(listener, initial, (uint8_t)status);
     return LISTENER_REFUSE;
 }

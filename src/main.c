@@ -63,6 +63,22 @@ static void report_sessions(const struct engine *engine)
     }
 }
 
+static void report_warmup(const struct engine *engine)
+{
+    uint32_t count = 0;
+    char text[160];
+
+    for (uint32_t i = 0; i < engine->sessions_count; i++)
+        count += engine->sessions[i]->start_ns != 0 && engine->sessions[i]->warm_ns == 0;
+    if (count == 0)
+        return;
+    snprintf(text, sizeof(text),
+             "--warmup: %u of %u sessions ended before it was over, nothing of them is measured: "
+             "shorten it, or let the run be longer",
+             count, engine->sessions_count);
+    complain(text);
+}
+
 static void report_cancellation(const struct engine *engine, const struct engine_verdict *verdict)
 {
     char text[160];
@@ -119,6 +135,7 @@ static int run(const struct options *options, const char *command_line, FILE *js
 
         code = verdict.success ? EXIT_OK : EXIT_FAILED;
         report_sessions(&engine);
+        report_warmup(&engine);
         report_cancellation(&engine, &verdict);
         if (verdict.success && (options->json_file == NULL || strcmp(options->json_file, "-") != 0))
             results_print(&engine, stdout);

@@ -108,14 +108,13 @@ static const char help_common[] =
     "                               providers without them (shm) ignore it\n"
     "      --workload NAME          stress (default), stream (bandwidth) or pingpong\n"
     "                               (round trips); put decides this and the next\n"
-    "                               four, get takes them as limits or not at all\n"
+    "                               four, on get they limit what it accepts\n"
     "      --size LIST              stream, pingpong: bytes of a buffer, or several\n"
     "                               for a sweep: 64,4K or 64-1M (doubling);\n"
     "                               default 64K, pingpong 64\n"
     "      --depth N                stream: buffers in flight (default 16)\n"
     "      --total SIZE             payload bytes a session (stress: default\n"
-    "                               7600000); on get the most that it accepts\n"
-    "                               (default: any)\n"
+    "                               7600000)\n"
     "      --duration TIME          run so long instead (stream, pingpong: default\n"
     "                               3s); with -c until cancelled\n"
     "      --warmup TIME            leave so much of the start out of the figures\n"
@@ -127,7 +126,8 @@ static const char help_common[] =
     "                               spread sessions over all workers\n"
     "      --timeout TIME           end a session that makes no progress for so long\n"
     "                               (default 60s; put waits 300s for a slow start\n"
-    "                               of others)\n"
+    "                               of others); what it had posted then has 2s to\n"
+    "                               come back\n"
     "      --outlier TIME           write a trace event when a send or write takes\n"
     "                               longer, or a session makes no progress for so\n"
     "                               long (50ms at least)\n"
@@ -230,6 +230,7 @@ static int take_workload(struct options *options, const char *value, struct fail
     for (uint8_t i = 0; i < FABT_WORKLOAD_COUNT; i++) {
         if (strcmp(value, labels[i]) == 0) {
             options->workload.kind = i;
+            options->workload_given = true;
             return 0;
         }
     }
@@ -286,9 +287,8 @@ static int take_option(struct options *options, int option, const char *value,
         options->bind = value;
         return 0;
     case OPT_TOTAL:
-        if (parse_size(value, &options->total_limit) != 0)
+        if (parse_size(value, &options->workload.total_bytes) != 0)
             return bad_value(failure, "--total", value, "a size such as 7600000 or 64M");
-        options->workload.total_bytes = options->total_limit;
         options->total_given = true;
         return 0;
     case OPT_WORKLOAD:
@@ -348,6 +348,31 @@ static int take_option(struct options *options, int option, const char *value,
     }
 }
 
+/* What get was told of the workload are limits of what it accepts. */
+static void settle_limits(struct options *options)
+{
+    struct workload *workload = &options->workload;
+    struct workload_limits *limits = &options->limits;
+
+    *limits = WORKLOAD_NO_LIMITS;
+    limits->one_kind = options->workload_given;
+    limits->kind = workload->kind;
+    if (options->total_given)
+        limits->total_bytes = workload->total_bytes;
+    if (workload->depth != 0)
+        limits->depth = workload->depth;
+    if (workload->duration_ns != 0)
+        limits->duration_ns = workload->duration_ns;
+    for (uint32_t i = 0; i < options->rounds; i++) {
+        if (i == 0 || options->sizes[i] > limits->size_bytes)
+            limits->size_bytes = options->sizes[i];
+    }
+    if (workload->depth == 0)
+        workload->depth = WORKLOAD_STRESS_DEPTH;
+    if (options->rounds == 0)
+        options->rounds = 1;
+}
+
 /* Complete put's workload. */
 static int settle_workload(struct options *options, struct failure *failure)
 {
@@ -394,8 +419,6 @@ static int settle_workload(struct options *options, struct failure *failure)
 /* Rules between options, once all are read. */
 static int settle(struct options *options, struct failure *failure)
 {
-    int rc;
-
     if (options->sessions == 0)
         options->sessions = options->local_sessions == 0 ? 1 : options->local_sessions;
     if (options->local_sessions == 0)
@@ -413,8 +436,10 @@ static int settle(struct options *options, struct failure *failure)
                                      options->workers, options->sessions_per_worker,
                                      options->local_sessions);
     }
-    rc = settle_workload(options, failure);
-    return rc;
+    if (options->role == ROLE_PUT)
+        return settle_workload(options, failure);
+    settle_limits(options);
+    return 0;
 }
 
 uint32_t options_worker_count(const struct options *options)
@@ -448,7 +473,6 @@ int options_parse(struct options *options, enum role role, int argc, char **argv
 {
     struct options o = {
         .role = role,
-        .total_limit = UINT64_MAX,
         .sessions_per_worker = OPTIONS_SESSIONS_PER_WORKER,
         .timeout_ns = 60 * NS_PER_S,
         .hello_timeout_ns = 300 * NS_PER_S,

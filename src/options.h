@@ -31,24 +31,24 @@ enum action { ACTION_RUN, ACTION_HELP, ACTION_VERSION };
 struct options {
     enum role role;
     enum action action;
-    const char *address_file; /* -a, or NULL: standard output */
-    bool expect_cancel;       /* -c */
-    bool contiguous;          /* -g */
-    uint32_t local_sessions;  /* -k: sessions that this process runs */
-    uint32_t sessions;        /* -n: sessions that get expects in all */
-    bool pinned;              /* -p */
-    bool pin_auto;            /* -p auto: the engine chooses the processors */
-    struct cpu_list cpus;     /* processors to pin to, round robin */
-    bool reregister;          /* -r */
-    bool wait;                /* -w */
-    const char *provider;     /* or NULL */
-    const char *bind;         /* local address, or NULL */
-    uint64_t total_limit;     /* get: the most it accepts of a session */
-    struct workload workload; /* put: what each session transfers; size_bytes is per round */
+    const char *address_file;      /* -a, or NULL: standard output */
+    bool expect_cancel;            /* -c */
+    bool contiguous;               /* -g */
+    uint32_t local_sessions;       /* -k: sessions that this process runs */
+    uint32_t sessions;             /* -n: sessions that get expects in all */
+    bool pinned;                   /* -p */
+    bool pin_auto;                 /* -p auto: the engine chooses the processors */
+    struct cpu_list cpus;          /* processors to pin to, round robin */
+    bool reregister;               /* -r */
+    bool wait;                     /* -w */
+    const char *provider;          /* or NULL */
+    const char *bind;              /* local address, or NULL */
+    struct workload_limits limits; /* get: what it accepts of a session at most */
+    struct workload workload;      /* put: what each session transfers; size_bytes is per round */
     uint64_t sizes[OPTIONS_SIZES_MAX];
     uint32_t rounds; /* put: sizes to go through, at least 1 */
     bool no_verify;
-    bool total_given;
+    bool workload_given, total_given;
     uint64_t warmup_ns; /* left out of the figures */
     bool progress;      /* a bar on a terminal */
     uint32_t workers;   /* 0: as many as the sessions need */

@@ -29,17 +29,19 @@ struct row {
     const struct latency *round_trip;
 };
 
-/* A session's figures, without its warm-up. */
+/* A session's figures, without its warm-up: none if it was all warm-up. */
 static struct row session_row(const struct session *session)
 {
+    static const struct latency nothing;
     const struct session_counts *counts = &session->counts, *warm = &session->warm_counts;
     const struct op_counts *ops = &session->endpoint.counts, *warm_ops = &session->warm_ops;
-    const bool measured = session->warm_ns != 0;
 
+    if (session->warm_ns == 0)
+        return (struct row){.latency = &nothing, .round_trip = &nothing};
     return (struct row){
-        .bytes = measured ? counts->payload_bytes - warm->payload_bytes : 0,
+        .bytes = counts->payload_bytes - warm->payload_bytes,
         .start_ns = session->warm_ns,
-        .end_ns = measured ? session->end_ns : 0,
+        .end_ns = session->end_ns,
         .writes = counts->writes - warm->writes,
         .deferred = ops->deferred - warm_ops->deferred,
         .fragments = counts->fragments - warm->fragments,

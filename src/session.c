@@ -393,7 +393,8 @@ void session_check_time(struct session *session, uint64_t now)
                               (double)limit / (double)NS_PER_S,
                               session->phase <= FABT_PHASE_HELLO &&
                                       session->options->role == ROLE_PUT
-                                  ? "; no acknowledgement came: is its address right, and its -n?"
+                                  ? "; no acknowledgement came: are its address, its -n and its "
+                                    "--token-file right?"
                                   : "");
         fail(session, now);
     }

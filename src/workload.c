@@ -82,3 +82,45 @@ enum wire_status workload_from_extension(struct workload *workload,
     *workload = asked;
     return WIRE_ACCEPTED;
 }
+
+enum wire_status workload_within(const struct workload *workload,
+                                 const struct workload_limits *limits, struct failure *reason)
+{
+    static const char *const labels[] = FABT_WORKLOAD_LABELS;
+
+    if (limits->one_kind && workload->kind != limits->kind) {
+        failure_set(reason, -EPROTO, "put's workload is %s, --workload allows %s",
+                    labels[workload->kind], labels[limits->kind]);
+        return WIRE_REFUSED_WORKLOAD;
+    }
+    if (workload_open_ended(workload) && limits->total_bytes != UINT64_MAX) {
+        failure_set(reason, -EPROTO,
+                    "put sends until its --duration is over, --total allows %" PRIu64
+                    " bytes: limit it by --duration, or give put --total",
+                    limits->total_bytes);
+        return WIRE_REFUSED_SIZE;
+    }
+    if (workload->total_bytes > limits->total_bytes) {
+        failure_set(reason, -EPROTO, "put wants to send %" PRIu64 " bytes, --total allows %" PRIu64,
+                    workload->total_bytes, limits->total_bytes);
+        return WIRE_REFUSED_SIZE;
+    }
+    if (workload->size_bytes > limits->size_bytes) {
+        failure_set(reason, -EPROTO, "put's buffers have %" PRIu64 " bytes, --size allows %" PRIu64,
+                    workload->size_bytes, limits->size_bytes);
+        return WIRE_REFUSED_SIZE;
+    }
+    /* The stress workload's depth is not put's to choose. */
+    if (workload->kind != FABT_WORKLOAD_STRESS && workload->depth > limits->depth) {
+        failure_set(reason, -EPROTO,
+                    "put wants %" PRIu32 " buffers in flight, --depth allows %" PRIu32,
+                    workload->depth, limits->depth);
+        return WIRE_REFUSED_SIZE;
+    }
+    if (workload->duration_ns > limits->duration_ns) {
+        failure_set(reason, -EPROTO, "put wants to send for %.3f s, --duration allows %.3f s",
+                    (double)workload->duration_ns / 1e9, (double)limits->duration_ns / 1e9);
+        return WIRE_REFUSED_SIZE;
+    }
+    return WIRE_ACCEPTED;
+}

@@ -35,6 +35,22 @@ struct workload {
     uint64_t duration_ns; /* 0: until total_bytes are through */
 };
 
+/* What get accepts of a put at most. */
+struct workload_limits {
+    bool one_kind; /* only `kind`, else any */
+    uint8_t kind;
+    uint32_t depth;
+    uint64_t size_bytes;
+    uint64_t total_bytes; /* if not UINT64_MAX, runs by time are refused: they have no total */
+    uint64_t duration_ns;
+};
+
+#define WORKLOAD_NO_LIMITS                               \
+    ((struct workload_limits){.depth = UINT32_MAX,       \
+                              .size_bytes = UINT64_MAX,  \
+                              .total_bytes = UINT64_MAX, \
+                              .duration_ns = UINT64_MAX})
+
 /* What peers without an extension block do. */
 struct workload workload_default(void);
 
@@ -53,5 +69,9 @@ void workload_to_extension(const struct workload *workload, struct wire_extensio
 enum wire_status workload_from_extension(struct workload *workload,
                                          const struct wire_extension *extension,
                                          struct failure *reason);
+
+/* Is it within get's limits? WIRE_ACCEPTED, or why not, with the option that says so. */
+enum wire_status workload_within(const struct workload *workload,
+                                 const struct workload_limits *limits, struct failure *reason);
 
 #endif

@@ -45,7 +45,7 @@ static void open_with(struct fixture *f, uint32_t sessions, uint64_t mr_mode)
     fake_fabric_open(&f->fabric, f->net, &limits);
     f->options.role = ROLE_GET;
     f->options.sessions = f->options.local_sessions = sessions;
-    f->options.total_limit = UINT64_MAX;
+    f->options.limits = WORKLOAD_NO_LIMITS;
     assert_int_equal(listener_open(&f->listener, &f->fabric, &f->options, &failure), 0);
     f->put = fake_peer_open(f->net);
 }
@@ -211,7 +211,7 @@ static void what_get_does_not_do_is_refused_with_a_reason(void **state)
 
     (void)state;
     open_with(&f, 8, FI_MR_LOCAL);
-    f.options.total_limit = 1000000000;
+    f.options.limits.total_bytes = 1000000000;
     initial = good(&f);
     initial.nsources = 3;
     assert_refused(&f, &initial, WIRE_REFUSED_SESSIONS, "3, expected 8");

@@ -54,9 +54,12 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(get.action, ACTION_RUN);
     assert_int_equal(get.sessions, 1);
     assert_int_equal(get.local_sessions, 1);
-    assert_int_equal(get.workload.total_bytes, 7600000);
-    assert_int_equal(get.workload.kind, FABT_WORKLOAD_STRESS);
+    assert_false(get.limits.one_kind);
+    assert_true(get.limits.total_bytes == UINT64_MAX && get.limits.size_bytes == UINT64_MAX);
+    assert_true(get.limits.duration_ns == UINT64_MAX && get.limits.depth == UINT32_MAX);
     assert_int_equal(get.rounds, 1);
+    assert_int_equal(put.workload.total_bytes, 7600000);
+    assert_int_equal(put.workload.kind, FABT_WORKLOAD_STRESS);
     assert_int_equal(get.sessions_per_worker, 8);
     assert_int_equal(get.placement, PLACEMENT_PACK);
     assert_null(get.address_file);
@@ -373,6 +376,22 @@ static void addresses_are_asked_for_and_checked(void **state)
     assert_refused(cases, COUNT_OF(cases));
 }
 
+static void on_get_the_workload_is_a_limit(void **state)
+{
+    const struct options get =
+        parse_good(ROLE_GET, ARGUMENTS("--workload", "stream", "--size", "64,4K,1K", "--depth", "8",
+                                       "--total", "1M", "--duration", "10s"));
+
+    (void)state;
+    assert_true(get.limits.one_kind);
+    assert_int_equal(get.limits.kind, FABT_WORKLOAD_STREAM);
+    assert_int_equal(get.limits.size_bytes, 4096);
+    assert_int_equal(get.limits.depth, 8);
+    assert_int_equal(get.limits.total_bytes, 1 << 20);
+    assert_int_equal(get.limits.duration_ns, 10000000000);
+    assert_int_equal(parse_good(ROLE_GET, ARGUMENTS("--size", "64")).limits.size_bytes, 64);
+}
+
 static void unknown_options_are_named(void **state)
 {
     static const struct refusal cases[] = {
@@ -502,6 +521,7 @@ int main(void)
         cmocka_unit_test(bad_processors_are_refused),
         cmocka_unit_test(other_bad_values_are_refused),
         cmocka_unit_test(addresses_are_asked_for_and_checked),
+        cmocka_unit_test(on_get_the_workload_is_a_limit),
         cmocka_unit_test(unknown_options_are_named),
         cmocka_unit_test(missing_values_are_named),
         cmocka_unit_test(parsing_can_be_repeated),

@@ -90,6 +90,58 @@ static void what_is_beyond_the_limits_is_refused(void **state)
     assert_status(extension, WIRE_REFUSED_SIZE, "64");
 }
 
+static void assert_within(const struct workload *workload, const struct workload_limits *limits,
+                          enum wire_status expected, const char *word)
+{
+    struct failure reason = {0};
+
+    assert_int_equal(workload_within(workload, limits, &reason), expected);
+    if (expected == WIRE_ACCEPTED)
+        assert_int_equal(reason.code, 0);
+    else
+        assert_non_null(strstr(reason.text, word));
+}
+
+static void what_get_allows_is_kept_to(void **state)
+{
+    const struct workload_limits limits = {.one_kind = true,
+                                           .kind = FABT_WORKLOAD_STREAM,
+                                           .depth = 8,
+                                           .size_bytes = 4096,
+                                           .total_bytes = 1000,
+                                           .duration_ns = 500};
+    const struct workload_limits any = WORKLOAD_NO_LIMITS;
+    struct workload_limits by_time = WORKLOAD_NO_LIMITS, shallow = WORKLOAD_NO_LIMITS;
+    const struct workload most = {
+        .kind = FABT_WORKLOAD_STREAM, .depth = 8, .size_bytes = 4096, .total_bytes = 1000};
+    struct workload workload = most;
+
+    (void)state;
+    assert_within(&workload, &limits, WIRE_ACCEPTED, "");
+    workload.kind = FABT_WORKLOAD_PINGPONG;
+    assert_within(&workload, &limits, WIRE_REFUSED_WORKLOAD, "--workload allows stream");
+    assert_within(&workload, &any, WIRE_ACCEPTED, "");
+    workload = most;
+    workload.depth = 9;
+    assert_within(&workload, &limits, WIRE_REFUSED_SIZE, "--depth allows 8");
+    workload = most;
+    workload.size_bytes = 4097;
+    assert_within(&workload, &limits, WIRE_REFUSED_SIZE, "--size allows 4096");
+    workload = most;
+    workload.total_bytes = 1001;
+    assert_within(&workload, &limits, WIRE_REFUSED_SIZE, "--total allows 1000");
+    workload.total_bytes = 0;
+    workload.duration_ns = 500;
+    assert_within(&workload, &limits, WIRE_REFUSED_SIZE, "until its --duration is over");
+    by_time.duration_ns = 500;
+    assert_within(&workload, &by_time, WIRE_ACCEPTED, "");
+    workload.duration_ns = 501;
+    assert_within(&workload, &by_time, WIRE_REFUSED_SIZE, "--duration allows");
+    workload = workload_default();
+    shallow.depth = 1; /* of the stress workload it is not put's to choose */
+    assert_within(&workload, &shallow, WIRE_ACCEPTED, "");
+}
+
 static void targets_keep_put_busy(void **state)
 {
     struct workload workload = workload_default();
@@ -118,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_asked_is_understood),
         cmocka_unit_test(what_is_beyond_the_limits_is_refused),
+        cmocka_unit_test(what_get_allows_is_kept_to),
         cmocka_unit_test(targets_keep_put_busy),
         cmocka_unit_test(only_time_ends_a_run_without_total),
     };

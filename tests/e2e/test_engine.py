@@ -412,12 +412,34 @@ def test_an_expected_cancellation_outlasts_the_duration(world: World) -> None:
     assert results(world.finish(client))["cancelled"] is True
 
 
-def test_get_keeps_to_its_limit(world: World) -> None:
-    """get's --total bounds what a put may send; the refusal says so on both sides."""
-    get, put = pair(world, "shm", ["--total", "1K"], ["--total", "2K"])
+@pytest.mark.parametrize(
+    "mine, yours, says",
+    [
+        (["--total", "1K"], ["--total", "2K"], "--total allows 1024"),
+        (["--size", "4K"], ["--workload", "stream", "--size", "8K"], "--size allows 4096"),
+        (["--depth", "4"], ["--workload", "stream", "--depth", "5"], "--depth allows 4"),
+        (["--duration", "1s"], ["--workload", "pingpong"], "--duration allows 1.000 s"),
+        (["--total", "10M"], ["--workload", "stream"], "until its --duration is over"),
+        (["--workload", "stream"], [], "put's workload is stress, --workload allows stream"),
+    ],
+)
+def test_get_keeps_to_its_limit(
+    world: World, mine: list[str], yours: list[str], says: str
+) -> None:
+    """What get is told of the workload bounds what a put may ask for; both sides say so."""
+    get, put = pair(world, "shm", mine, yours)
     assert get.code == put.code == 1
-    assert "--total allows 1024" in get.err
-    assert "refused the session" in put.err and "limits" in put.err
+    assert says in get.err and "(put is fi_shm://" in get.err
+    assert "refused the session" in put.err
+
+
+def test_a_run_that_ends_within_its_warm_up(world: World) -> None:
+    words = ["--workload", "stream", "--total", "1M", "--json", "-"]
+    get, put = pair(world, "shm", ["--json", "-"], [*words, "--warmup", "10m"])
+    assert get.code == put.code == 0
+    assert "--warmup: 1 of 1 sessions ended before it was over" in put.err
+    (row,) = results(put)["sessions"]
+    assert row["bytes"] == row["writes"] == 0
 
 
 @pytest.mark.parametrize(
@@ -439,8 +461,18 @@ def test_what_can_not_work_is_said_before_the_run(
     assert done.out == ""
 
 
-def test_an_address_of_another_provider_is_refused_once(world: World) -> None:
+@pytest.mark.parametrize("provider, address", [("tcp;ofi_rxm", "02:00"), ("shm", "02:00:7f:01")])
+def test_an_address_of_another_provider_is_refused_once(
+    world: World, provider: str, address: str
+) -> None:
     """One line, however many sessions there are."""
-    done = world.finish(world.start(world.put, "--provider", "tcp;ofi_rxm", "-n", "20", "02:00"))
+    done = world.finish(world.start(world.put, "--provider", provider, "-n", "20", address))
     assert done.code == 1
     assert "the address is none of provider" in done.err and done.err.count("\n") == 1
+
+
+def test_a_provider_that_does_not_exist(world: World) -> None:
+    """The message says which there are."""
+    done = world.run(world.get, "--provider", "cobweb", "--bind", "127.0.0.1")
+    assert done.code == 1 and done.err.count("\n") == 1
+    assert "called cobweb" in done.err and "tcp;ofi_rxm" in done.err and "--provider" in done.err
