@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from world import SECONDS, Done, World
+from world import SECONDS, Done, World, wait_busy
 
 PATTERN_BYTES = 76
 TOTAL = 200 * PATTERN_BYTES
@@ -133,32 +132,6 @@ def test_results_as_json(world: World, tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ cancellation
-
-
-def worker_threads(pid: int) -> list[Path]:
-    """The folders in /proc of a program's workers: its threads but main and LTTng's."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [
-        task
-        for task in tasks
-        if int(task.name) != pid and not (task / "comm").read_text().strip().endswith("-ust")
-    ]
-
-
-def wait_busy(process: subprocess.Popen[str], ticks: int = 10) -> None:
-    """
-    Return when a worker has used some CPU time: the transfer goes on. (A handshake takes a worker
-    nearly none. The process as a whole may use that much before it has read its options.)
-    """
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            for task in worker_threads(process.pid):
-                fields = (task / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[11]) + int(fields[12]) >= ticks:
-                    return
-        time.sleep(0.01)
-    pytest.fail(f"no progress: {process.communicate()}")
 
 
 def cancelled(world: World, provider: str, number: signal.Signals, *options: str) -> list[Done]:
@@ -423,9 +396,7 @@ def test_an_expected_cancellation_outlasts_the_duration(world: World) -> None:
         (["--workload", "stream"], [], "put's workload is stress, --workload allows stream"),
     ],
 )
-def test_get_keeps_to_its_limit(
-    world: World, mine: list[str], yours: list[str], says: str
-) -> None:
+def test_get_keeps_to_its_limit(world: World, mine: list[str], yours: list[str], says: str) -> None:
     """What get is told of the workload bounds what a put may ask for; both sides say so."""
     get, put = pair(world, "shm", mine, yours)
     assert get.code == put.code == 1

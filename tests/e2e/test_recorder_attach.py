@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from test_recorder import event_names, summary
-from world import FABTRACE, SECONDS, World
+from world import FABTRACE, SECONDS, World, wait_busy
 
 LONG = ("--rounds", "100000000")  # until the test ends it
 
@@ -32,16 +32,6 @@ def wait_for_events(trace: Path) -> None:
     deadline = time.monotonic() + SECONDS
     while not any(path.stat().st_size for path in trace.glob("ust/uid/*/*/events_*")):
         assert time.monotonic() < deadline
-
-
-def wait_for_work(pid: int) -> None:
-    """Until its workers have had so much of a processor as no handshake takes."""
-    deadline = time.monotonic() + SECONDS
-    spent_ns = 0
-    while spent_ns < 300_000_000:
-        assert time.monotonic() < deadline
-        workers = [task for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid)]
-        spent_ns = sum(int((task / "schedstat").read_text().split()[0]) for task in workers)
 
 
 def attach(world: World, trace: Path, *options: str | Path) -> subprocess.Popen[str]:
@@ -95,7 +85,7 @@ def test_sessions_that_ran_before(world: World, trace: Path) -> None:
     assert get.stdout is not None
     put = world.start(world.put, *options, get.stdout.readline().strip())
     for program in (get, put):
-        wait_for_work(program.pid)
+        wait_busy(program)
     process = attach(world, trace, "--pid", f"{get.pid},{put.pid}")
     wait_for_events(trace)
     for program in (get, put):
@@ -118,6 +108,21 @@ def test_for_a_time(world: World, trace: Path, running: list[subprocess.Popen[st
     assert done.code == 0, done.err
     assert instances(trace) >= 2 and "process" in event_names(trace)
     assert all(program.poll() is None for program in running)
+
+
+def test_the_same_program_once_more(
+    world: World, tmp_path: Path, running: list[subprocess.Popen[str]]
+) -> None:
+    """A program that has just lost the first recording's session daemon is found by the next one."""
+    pid = str(running[0].pid)
+    for name in ("first", "second", "third"):
+        trace = tmp_path / name
+        process = attach(world, trace, "--pid", pid)
+        wait_for_events(trace)
+        process.send_signal(signal.SIGINT)
+        done = world.finish(process)
+        assert done.code == 0, done.err
+        assert instances(trace) == 2
 
 
 def test_nobody_came(world: World, trace: Path) -> None:

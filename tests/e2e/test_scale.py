@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_engine import common, first_line, refused, wait_busy, worker_threads
-from world import Done, World
+from test_engine import common, first_line, refused
+from world import Done, World, wait_busy, worker_threads
 
 BYTES = 2 * 76
 SMALL = ["--total", str(BYTES), "--json", "-"]

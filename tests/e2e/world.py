@@ -13,6 +13,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,32 @@ class Done:
         """No sanitizer said anything. (A crash inside libfabric may still exit with 1.)"""
         for word in ("Sanitizer", "runtime error:", "terminated with signal", "Traceback"):
             assert word not in self.err, self.err
+
+
+def worker_threads(pid: int) -> list[Path]:
+    """The folders in /proc of a program's workers: its threads but main and LTTng's."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [
+        task
+        for task in tasks
+        if int(task.name) != pid and not (task / "comm").read_text().strip().endswith("-ust")
+    ]
+
+
+def wait_busy(process: subprocess.Popen[str], ticks: int = 30) -> None:
+    """
+    Return when a worker has used some CPU time: the transfer goes on. (A handshake takes a worker
+    nearly none. The process as a whole may use that much before it has read its options.)
+    """
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            for task in worker_threads(process.pid):
+                fields = (task / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[11]) + int(fields[12]) >= ticks:
+                    return
+        time.sleep(0.01)
+    pytest.fail(f"no progress: {process.communicate()}")
 
 
 class World:

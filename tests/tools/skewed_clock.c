@@ -9,7 +9,6 @@
  * The session daemon says in the metadata how far the clock is from real time. It would take the
  * skew out again, so there the clock stays as it is: the trace is one of a host whose real time is
  * wrong. */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fabtrace.errors import EXIT_OK, EXIT_USAGE, FabtraceError
-from fabtrace.record.lttng import Client
+from fabtrace.record.lttng import Client, LttngError, NoAnswer
 from fabtrace.record.signals import Signals
 from fabtrace.record.speech import say
 
-# A program looks for a new session daemon at once; on a loaded machine that may take a moment.
-REGISTER_SECONDS = 10.0
+# A program looks for a new session daemon at once, or every 5 s if it lost another one just now.
+REGISTER_SECONDS = 30.0
 POLL_SECONDS = 0.1
 TICK_SECONDS = 1.0
 
@@ -29,9 +29,15 @@ def check_pids(pids: Sequence[int]) -> None:
 
 
 def programs(client: Client) -> dict[int, str]:
-    """The programs with fabt tracepoints that the session daemon knows."""
-    found = {}
-    for entry in client.query("list", "--userspace").iterfind(".//{*}pid"):
+    """The programs with fabt tracepoints that the session daemon knows; none if it can't say now."""
+    found: dict[int, str] = {}
+    try:
+        answer = client.query("list", "--userspace")
+    except NoAnswer:
+        raise
+    except LttngError:
+        return found  # a program that just came or went makes `lttng list` fail
+    for entry in answer.iterfind(".//{*}pid"):
         names = [event.text or "" for event in entry.iterfind(".//{*}event/{*}name")]
         number = entry.findtext("{*}id") or ""
         if number.isdigit() and any(name.startswith("fabt:") for name in names):
@@ -39,8 +45,22 @@ def programs(client: Client) -> dict[int, str]:
     return found
 
 
+def has_tracing(pid: int) -> bool:
+    """Whether a program uses LTTng-UST; True if that can't be seen."""
+    try:
+        return "liblttng-ust" in Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return True
+
+
 def announce(client: Client, pids: Sequence[int], signals: Signals) -> None:
     """Say whom we record. With `pids` wait until the session daemon knows them."""
+    for pid in pids:
+        if not has_tracing(pid):
+            raise FabtraceError(
+                f"--pid {pid}: no fabt tracepoints: it does not use LTTng-UST. Was it built with"
+                " -Dtracing=none? See `fabtget --version`"
+            )
     known = programs(client)
     deadline = time.monotonic() + REGISTER_SECONDS
     poll = select.poll()
@@ -51,8 +71,8 @@ def announce(client: Client, pids: Sequence[int], signals: Signals) -> None:
     for pid in pids:
         if pid not in known and not signals.stopped:
             raise FabtraceError(
-                f"--pid {pid}: no fabt tracepoints: built without tracing, or another user's? See"
-                " `fabtget --version`, and `lttng list --userspace`"
+                f"--pid {pid}: no fabt tracepoints: another program's, or another user's? See"
+                " `lttng list --userspace`"
             )
     names = ", ".join(f"{name} {pid}" for pid, name in known.items() if not pids or pid in pids)
     say(f"recording {names or 'what will start'}; Ctrl-C ends it")

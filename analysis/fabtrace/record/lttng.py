@@ -104,5 +104,6 @@ class Client:
 def complaint(text: str) -> str:
     """The line of a daemon's or command's output that says what is wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("<")]  # an answer in XML
     errors = [line for line in lines if line.startswith(("Error", "PERROR"))]
     return (errors or lines or ["it gave no reason"])[-1].removeprefix("Error: ")
