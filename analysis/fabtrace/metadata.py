@@ -139,6 +139,11 @@ def stream_ids(text: str) -> frozenset[int]:
     return frozenset(int(item[1]) if item else 0 for item in found)
 
 
+def declared_events(text: str) -> frozenset[str]:
+    """The names of the provider's events that the trace could hold, without `fabt:`."""
+    return frozenset(re.findall(r'\bevent\s*\{\s*name\s*=\s*"fabt:(\w+)"', text))
+
+
 def laid_out_as_lttng_does(text: str) -> bool:
     """Whether packets have LTTng's header (other tracers may choose other layouts)."""
     header = re.search(r"packet\.header\s*:=\s*struct\s*{(.*?)}", text, re.DOTALL)

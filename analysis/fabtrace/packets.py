@@ -30,6 +30,7 @@ INDEX_ENTRY = struct.Struct(">6Q")
 MOST_TROUBLES = 5  # that are named of one file
 
 Data = mmap.mmap | bytes
+SEARCH_BYTES = 1 << 20  # at a time
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def parse_packet(data: Data, offset: int, uuid: bytes = b"") -> Packet | str:
     """The packet at an offset, or what is wrong with it."""
     if len(data) - offset < HEADER.size:
         return _truncated(offset)
-    header = HEADER.unpack_from(data, offset)
+    header = HEADER.unpack(data[offset : offset + HEADER.size])
     magic, found, stream, instance, begin, end, content, total, number, discarded, cpu = header
     if magic != STREAM_MAGIC:
         return f"is damaged at byte {offset}: no packet; {COPY_AGAIN}"
@@ -139,8 +140,13 @@ def _begin_inside(data: Data, packet: Packet, uuid: bytes) -> int:
 
 def _next_mark(data: Data, offset: int, end: int, uuid: bytes) -> int:
     """The next place where a packet may begin, or `end`."""
-    found = data.find(STREAM_MAGIC + uuid, offset, end)
-    return found if found >= 0 else end
+    mark = STREAM_MAGIC + uuid
+    for begin in range(offset, end, SEARCH_BYTES):
+        # Not mmap.find: that of CPython 3.11 looks at a byte after the end, where nothing may be mapped.
+        found = data[begin : min(begin + SEARCH_BYTES + len(mark) - 1, end)].find(mark)
+        if found >= 0:
+            return begin + found
+    return end
 
 
 def _truncated(offset: int) -> str:
@@ -213,7 +219,7 @@ def walk_packets(path: Path, uuid: bytes, ids: frozenset[int]) -> tuple[StreamFi
     try:
         with mapped(path) as data:
             size = len(data)
-            if size and data[:4] != STREAM_MAGIC and data.find(STREAM_MAGIC + uuid) < 0:
+            if size and data[:4] != STREAM_MAGIC and _next_mark(data, 0, size, uuid) == size:
                 stranger = StreamFile(path, size, intact=False, of_a_trace=False)
                 return stranger, ["does not belong to the trace; move it away"]
             packets, troubles = _judge(walk(data, uuid), ids)

@@ -38,6 +38,20 @@ def test_lost_events_count_alike(emitted: Emitted) -> None:
     assert text == columns and text.lost == columns.lost == 12
 
 
+def test_what_nobody_asked_for_is_not_lost(emitted: Emitted) -> None:
+    """A writer also counts the events that only another recording takes."""
+    folder = emitted()
+    with Signals() as signals:
+        text, columns = tally.count(folder, signals), counting.by_reader(folder, signals)
+    assert columns is not None and columns.declared == text.declared
+    for counted in (text, columns):
+        writer = min(counted.ends)[0]
+        counted.note_end((writer, b"of_another_level"), 1000)
+        assert counted.lost == 0
+        counted.declared.add(b"of_another_level")
+        assert counted.lost == 1000
+
+
 def test_what_the_reader_refuses_is_counted_from_the_text(
     monkeypatch: pytest.MonkeyPatch, emitted: Emitted
 ) -> None:

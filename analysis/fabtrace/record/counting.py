@@ -86,7 +86,7 @@ def from_tables(tables: Tables) -> tally.Tally:
     from fabtrace import catalogue
 
     known = catalogue.load()
-    counted = tally.Tally()
+    counted = tally.Tally(declared={name.encode() for name in tables.declared})
     for name, table in tables.tables.items():
         writers, seq = table["writer"], table["seq"]
         for writer in np.unique(writers).tolist():

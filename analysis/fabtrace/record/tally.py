@@ -3,7 +3,8 @@
 
 The trace is counted, not LTTng's counters believed. Every event has its writer's number and a count
 of the events of its name, so what is missing between two of them, and up to what the writer says at
-its end (`emitted`), was lost. What a process wrote before the first event that is there is a loss
+its end (`emitted`), was lost. Names that the trace does not declare were not asked for: a writer counts
+them if some other recording takes them. What a process wrote before the first event that is there is a loss
 only if the trace holds the process's start: a recording may begin later than a process. Here the
 counting goes through babeltrace2's text, about 2 s a million events; counting.py has a faster way.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from fabtrace.errors import FabtraceError
+from fabtrace.metadata import declared_events, examine_metadata
 from fabtrace.record import processes
 from fabtrace.record.signals import Signals
 
@@ -52,6 +54,7 @@ class Tally:
     processes: dict[int, tuple[str, int, int]] = field(
         default_factory=dict
     )  # instance: role, pid, run
+    declared: set[bytes] = field(default_factory=set)  # names of the events that it could hold
 
     def add(self, text: bytes) -> None:
         """Count whole lines of babeltrace2's text."""
@@ -89,6 +92,8 @@ class Tally:
         return sum(self._lost(series, end) for series, end in self.ends.items())
 
     def _lost(self, series: Series, end: int) -> int:
+        if series[1] not in self.declared:
+            return 0
         if series[0] // WRITER_THREADS in self.started:
             return end - self.counts[series]
         # Of a name that is not there at all one can't know whether it was before the recording.
@@ -122,6 +127,8 @@ def count(folder: Path, signals: Signals) -> Tally:
         # Babeltrace would abort on it.
         raise FabtraceError("a `metadata` file is empty: the trace cannot be read")
     tally = Tally()
+    for path in folder.rglob("metadata"):
+        tally.declared |= {name.encode() for name in declared_events(examine_metadata(path)[0])}
     # Into a file: with many lost events it says so often that a pipe would fill up.
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(
