@@ -16,7 +16,7 @@ from fabtrace.model import Run
 from fabtrace.model.accounts import build_accounts
 from fabtrace.model.delays import build_delays
 from fabtrace.views import form
-from fabtrace.views.load import add_load_options, load_run
+from fabtrace.views.load import add_load_options, add_trace_command, load_run
 from fabtrace.views.view import Document, head
 
 VERSION = 1
@@ -47,13 +47,8 @@ class Check:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `check` to the command line."""
-    parser = subparsers.add_parser(
-        "check",
-        help="is this trace sound?",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-    )
-    parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
+    about = {"help": "is this trace sound?", "description": DESCRIPTION, "epilog": EPILOG}
+    parser = add_trace_command(subparsers, "check", **about)
     add_load_options(parser)
     form.add_output_options(parser)
     parser.set_defaults(run=run)

@@ -5,12 +5,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from fabtrace.errors import FabtraceError
 from fabtrace.model import Run, build
 from fabtrace.model.bounded import build_bounded
 from fabtrace.reader import read
 from fabtrace.tables import Tables
+
+
+def add_trace_command(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, **about: Any
+) -> argparse.ArgumentParser:
+    """A command that takes a trace's folder. `about`: its help, description and epilog."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(name, **about)
+    parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
+    return parser
 
 
 def add_load_options(parser: argparse.ArgumentParser) -> None:

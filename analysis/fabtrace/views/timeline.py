@@ -8,7 +8,7 @@ import argparse
 from fabtrace.errors import EXIT_USAGE, FabtraceError
 from fabtrace.model.sessions import Session
 from fabtrace.views.form import add_output_options, make_console, print_json
-from fabtrace.views.load import add_load_options, load_run
+from fabtrace.views.load import add_load_options, add_trace_command, load_run
 from fabtrace.views.select import (
     Selector,
     add_process_option,
@@ -42,13 +42,12 @@ DEFAULT_LIMIT = 200
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `timeline` to the command line."""
-    parser = subparsers.add_parser(
-        "timeline",
-        help="what happened in sessions over time",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-    )
-    parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
+    about = {
+        "help": "what happened in sessions over time",
+        "description": DESCRIPTION,
+        "epilog": EPILOG,
+    }
+    parser = add_trace_command(subparsers, "timeline", **about)
     add_session_option(parser)
     add_process_option(parser)
     add_run_option(parser)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fabtrace.model import Run
 from fabtrace.views import form
-from fabtrace.views.load import add_load_options, load_run
+from fabtrace.views.load import add_load_options, add_trace_command, load_run
 from fabtrace.views.select import add_selection_options, select
 
 Document = dict[str, Any]
@@ -35,13 +35,8 @@ class View:
 
     def add_parser(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         """Add the command to the command line."""
-        parser = subparsers.add_parser(
-            self.name,
-            help=self.help,
-            description=self.description,
-            epilog=self.epilog,
-        )
-        parser.add_argument("folder", metavar="DIR", help="what `fabtrace record -o DIR` made")
+        about = {"help": self.help, "description": self.description, "epilog": self.epilog}
+        parser = add_trace_command(subparsers, self.name, **about)
         self.options(parser)
         add_selection_options(parser)
         add_load_options(parser)
