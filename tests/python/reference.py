@@ -8,14 +8,15 @@ It is slow, small and plainly right, and shares nothing with the real reader but
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import bt2
+import numpy as np
 from fabtrace import catalogue
-from fabtrace.tables import Discarded, Stream, Tables, kinds_of, make_table
+from fabtrace.tables import Column, Discarded, Stream, Tables, dtype_of, kinds_of, make_table
 
 PREFIX = "fabt:"
 
@@ -123,3 +124,30 @@ def discarded_by(message: Any) -> Discarded:
         message.beginning_default_clock_snapshot.ns_from_origin,
         message.end_default_clock_snapshot.ns_from_origin,
     )
+
+
+def plain(column: Column) -> list[Any]:
+    """A column as Python values."""
+    return [v.tolist() if isinstance(v, np.ndarray) else v for v in column.tolist()]
+
+
+def assert_same(found: Tables, expected: Tables) -> None:
+    """Every column of every event. Streams may be numbered otherwise."""
+    assert found.tables.keys() == expected.tables.keys()
+    assert found.declared == expected.declared and found.missing == expected.missing
+    assert sorted(map(str, found.streams)) == sorted(map(str, expected.streams))
+    assert Counter(map(str, found.discarded)) == Counter(map(str, expected.discarded))
+    assert [*found.environments] == [*expected.environments]
+    number = np.array([found.streams.index(stream) for stream in expected.streams], np.uint16)
+    for event, table in found.tables.items():
+        other = expected[event]
+        assert len(table) == len(other) and bool(np.all(np.diff(table.times) >= 0))
+        # Of one time the muxer may take the streams in another order.
+        other_streams = number[other["stream"]]
+        mine = np.lexsort((np.arange(len(table)), table["stream"], table.times))
+        order = np.lexsort((np.arange(len(other)), other_streams, other.times))
+        assert plain(table["stream"][mine]) == plain(other_streams[order])
+        for name, kind in kinds_of(event).items():
+            if name != "stream":
+                assert table[name].dtype == dtype_of(kind)
+                assert plain(table[name][mine]) == plain(other[name][order]), f"{event}.{name}"

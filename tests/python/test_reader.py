@@ -21,9 +21,9 @@ from conftest import EMIT, SOURCE, Emitted
 from fabtrace import catalogue
 from fabtrace.errors import FabtraceError, NotKept
 from fabtrace.reader import cache, decoding, native, read, trace
-from fabtrace.tables import Column, Tables, dtype_of, kinds_of
+from fabtrace.tables import Column, dtype_of, kinds_of
 from lttng_private import PrivateLttng
-from reference import read_reference
+from reference import assert_same, read_reference
 
 VARIANTS: list[tuple[str, ...]] = [
     ("--rounds", "30", "--full"),
@@ -48,33 +48,6 @@ def crowded(
     commands = [[str(EMIT), "--rounds", str(20 + n), *(["--full"] * (n % 2))] for n in range(5)]
     lttng.record(folder, commands, buffers=["--subbuf-size=4K", "--num-subbuf=512"])
     return folder
-
-
-def plain(column: Column) -> list[Any]:
-    """A column as Python values."""
-    return [v.tolist() if isinstance(v, np.ndarray) else v for v in column.tolist()]
-
-
-def assert_same(found: Tables, expected: Tables) -> None:
-    """Every column of every event. Streams may be numbered otherwise."""
-    assert found.tables.keys() == expected.tables.keys()
-    assert found.declared == expected.declared and found.missing == expected.missing
-    assert sorted(map(str, found.streams)) == sorted(map(str, expected.streams))
-    assert Counter(map(str, found.discarded)) == Counter(map(str, expected.discarded))
-    assert [*found.environments] == [*expected.environments]
-    number = np.array([found.streams.index(stream) for stream in expected.streams], np.uint16)
-    for event, table in found.tables.items():
-        other = expected[event]
-        assert len(table) == len(other) and bool(np.all(np.diff(table.times) >= 0))
-        # Of one time the muxer may take the streams in another order.
-        other_streams = number[other["stream"]]
-        mine = np.lexsort((np.arange(len(table)), table["stream"], table.times))
-        order = np.lexsort((np.arange(len(other)), other_streams, other.times))
-        assert plain(table["stream"][mine]) == plain(other_streams[order])
-        for name, kind in kinds_of(event).items():
-            if name != "stream":
-                assert table[name].dtype == dtype_of(kind)
-                assert plain(table[name][mine]) == plain(other[name][order]), f"{event}.{name}"
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=" ".join)
