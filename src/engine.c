@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engine_parts.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -15,7 +16,10 @@
 enum {
     WAIT_LISTENING_MS = 2, /* without a reliable wake-up for initial messages */
     WAIT_MS = 100,
+    SHORT_WAITS = 100, /* in a row */
 };
+
+#define SHORT_WAIT_NS (NS_PER_MS / 10)
 
 static void take_signals(struct engine *engine)
 {
@@ -41,12 +45,13 @@ static bool all_ended(const struct engine *engine)
 
 /* Sleep until a signal, a closed session or an initial message, but not for long: the provider of
  * the listening endpoint may need to be kept going by us, and the state dump is due now and then.
- */
+ * A provider may also wake us for ever and for nothing: then there are naps in between. */
 static void wait_for_events(struct engine *engine)
 {
     const bool listening = engine->options->role == ROLE_GET;
     struct epoll_event events[3];
     int limit = WAIT_MS;
+    uint64_t begin;
 
     if (listening) {
         struct fid *fids[] = {&engine->listener.cq->fid};
@@ -56,7 +61,16 @@ static void wait_for_events(struct engine *engine)
         if (engine->listener.cq_fd >= 0 && fi_trywait(engine->listener.domain.root, fids, 1) != 0)
             limit = 0;
     }
+    if (engine->short_waits >= SHORT_WAITS) {
+        engine->short_waits--;
+        poll(NULL, 0, 1);
+    }
+    begin = clock_now();
     epoll_wait(engine->epoll_fd, events, 3, limit);
+    if (clock_now() - begin < SHORT_WAIT_NS)
+        engine->short_waits++;
+    else
+        engine->short_waits = 0;
 }
 
 /* How far the run is: by bytes where their number is known, else by time. */

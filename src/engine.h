@@ -39,6 +39,7 @@ struct engine {
     int signal_fd;
     int done_fd;
     int epoll_fd;
+    uint32_t short_waits; /* in a row, of the main thread */
     atomic_bool cancel;
     int signal; /* that cancelled the run, or 0 */
     uint64_t cancel_ns;

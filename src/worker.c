@@ -17,6 +17,7 @@ enum {
     BATCH = 64,             /* completions read at once */
     QUEUE_PER_SESSION = 96, /* 64 receives, 16 sends, the handshake; put's writes come on top */
     SLEEP_MAX_MS = 100,
+    FUTILE_WAITS = 1000, /* in a row: a long message may wake us many times before it is complete */
 };
 
 /* A loop that finds nothing yields; after YIELD_NS of that it sleeps, ever longer. The more workers
@@ -426,6 +427,23 @@ static int sleep_limit(const struct worker *worker, uint64_t now)
     return (int)((limit + NS_PER_MS - 1) / NS_PER_MS);
 }
 
+/* Sleep, longer each time, up to a millisecond and so much more as there are workers. */
+static void nap(struct worker *worker)
+{
+    struct pollfd event = {.fd = worker->event_fd, .events = POLLIN};
+    const struct timespec pause = {.tv_nsec = (long)worker->backoff_ns};
+    const int n = ppoll(&event, 1, &pause, NULL);
+
+    if (n > 0)
+        drain_event(worker);
+    if (worker->backoff_ns < worker->backoff_max_ns)
+        worker->backoff_ns *= 2;
+    slept(worker, FABT_SLEEP_KIND_BACKOFF,
+          n > 0 ? (uint8_t)FABT_WAKE_CAUSE_KICK : (uint8_t)FABT_WAKE_CAUSE_TIMEOUT);
+}
+
+/* A provider may wake us for ever and for nothing, or never let us wait (net with libfabric 1.17):
+ * then there is a nap between one try and the next. */
 static void wait_epoll(struct worker *worker, uint64_t now)
 {
     struct fid *fids[] = {&worker->cq->fid};
@@ -433,6 +451,12 @@ static void wait_epoll(struct worker *worker, uint64_t now)
     uint8_t cause = FABT_WAKE_CAUSE_TIMEOUT;
     int n;
 
+    if (worker->futile_waits >= FUTILE_WAITS) {
+        worker->futile_waits--;
+        nap(worker);
+        return;
+    }
+    worker->futile_waits++;
     if (fi_trywait(worker->domain.root, fids, 1) != 0) {
         worker->waits_refused++;
         return;
@@ -443,6 +467,8 @@ static void wait_epoll(struct worker *worker, uint64_t now)
         cause = FABT_WAKE_CAUSE_SIGNAL;
         FABT_TRACE(signal, .signo = 0, .interrupted = 1);
     }
+    if (n == 0)
+        worker->futile_waits = 0;
     for (int i = 0; i < n; i++) {
         cause = FABT_WAKE_CAUSE_PROVIDER;
         if (events[i].data.fd == worker->event_fd) {
@@ -472,13 +498,9 @@ static uint64_t yield_limit(const struct worker *worker, uint64_t now)
     return any_transfer(worker) ? YIELD_TRANSFER_NS : YIELD_NS;
 }
 
-/* Nothing found: let others run, and after a while sleep for ever longer, up to a millisecond. */
+/* Nothing found: let others run, and after a while nap. */
 static void wait_backoff(struct worker *worker, uint64_t now)
 {
-    struct pollfd event = {.fd = worker->event_fd, .events = POLLIN};
-    struct timespec pause;
-    int n;
-
     if (worker->idle_since_ns == 0)
         worker->idle_since_ns = now;
     if (now - worker->idle_since_ns < yield_limit(worker, now)) {
@@ -486,14 +508,7 @@ static void wait_backoff(struct worker *worker, uint64_t now)
         load_yielded(&worker->load, clock_now());
         return;
     }
-    pause = (struct timespec){.tv_nsec = (long)worker->backoff_ns};
-    n = ppoll(&event, 1, &pause, NULL);
-    if (n > 0)
-        drain_event(worker);
-    if (worker->backoff_ns < worker->backoff_max_ns)
-        worker->backoff_ns *= 2;
-    slept(worker, FABT_SLEEP_KIND_BACKOFF,
-          n > 0 ? (uint8_t)FABT_WAKE_CAUSE_KICK : (uint8_t)FABT_WAKE_CAUSE_TIMEOUT);
+    nap(worker);
 }
 
 static void wait_for_work(struct worker *worker, uint64_t now)
@@ -540,6 +555,7 @@ static void run(struct worker *worker)
         if (loop.contexts > 0 || loop.sessions > 0) {
             worker->idle_since_ns = 0;
             worker->backoff_ns = BACKOFF_MIN_NS;
+            worker->futile_waits = 0;
         } else {
             if (any_due(worker))
                 wait_backoff(worker,

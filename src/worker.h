@@ -59,6 +59,7 @@ struct worker {
     struct load load;
     uint64_t waits;
     uint64_t waits_refused;
+    uint32_t futile_waits;  /* in a row, that were refused or ended at once with nothing found */
     uint64_t idle_since_ns; /* 0: not idle */
     uint64_t backoff_ns;
     uint64_t backoff_max_ns;

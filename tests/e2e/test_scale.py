@@ -216,3 +216,25 @@ def test_an_idle_worker_sleeps(world: World) -> None:
     """With -w it wakes up a few times a second for its own clocks; without, a thousand times."""
     sleeping, polling = switches_while_idle(world, "-w"), switches_while_idle(world)
     assert 0 < sleeping * 5 < polling, (sleeping, polling)
+
+
+def ticks(pid: int) -> int:
+    """The CPU time of a process so far, in ticks of the kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+@pytest.mark.parametrize("provider", ["tcp;ofi_rxm", "net;ofi_rxm", "net"])
+def test_waiting_takes_no_processor(world: World, provider: str) -> None:
+    """With -w, when one of two sessions has ended. (net never lets a worker wait.)"""
+    server = world.start(world.get, *common(provider), "-n", "2", "-w", "-c")
+    words = [*common(provider), "-n", "2", "-k", "1", "-w", "--total", str(20 * BYTES)]
+    client = world.finish(world.start(world.put, *words, first_line(server)))
+    assert client.code == 0, client.err
+    before, begin = ticks(server.pid), time.monotonic()
+    while time.monotonic() < begin + 1.5:
+        time.sleep(0.05)  # the time is what is measured
+    used = (ticks(server.pid) - before) / os.sysconf("SC_CLK_TCK")
+    server.send_signal(signal.SIGINT)
+    assert world.finish(server).code == 0
+    assert used < 0.4 * (time.monotonic() - begin)
