@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import BUILD
 from fabtrace.reader import native
-from fabtrace.reader.merge import Segment, Segments, merge
+from fabtrace.reader.merge import Segment, Segments, disorder, merge
 from fabtrace.reader.store import ColumnsFile, open_columns
 from fabtrace.tables import (
     ELEMENTS,
@@ -38,10 +38,10 @@ def plugin() -> None:
         pytest.skip(f"{native.FILE} is missing: build it, or set FABT_BUILD")
 
 
-def rows_of(chance: np.random.Generator, count: int, stream: int, disorder: bool) -> Table:
+def rows_of(chance: np.random.Generator, count: int, stream: int, back: bool) -> Table:
     """Random events with text; times that repeat, and go back now and then if asked."""
     times = np.cumsum(chance.integers(0, 3, count))
-    if disorder and count:
+    if back and count:
         times[chance.integers(0, count, 1 + count // 10)] -= 40
     texts = ["x" * int(n) for n in chance.integers(0, 4, count)]
     columns = {TIMESTAMP: times, "text": texts, STREAM: [stream] * count, "op": np.arange(count)}
@@ -94,9 +94,28 @@ def merged(folder: Path, segments: Segments) -> Tables:
     return open_columns(folder / "columns", "k")
 
 
-@pytest.mark.parametrize("disorder", [False, True], ids=["in order", "clocks go back"])
+@pytest.mark.parametrize("seed", range(40))
+def test_only_what_is_out_of_order_moves(seed: int) -> None:
+    """
+    Description: sorting the rows between the first and the last that are out of order sorts all, and
+    leaves those of equal times in their order; neither end of them is in its place.
+    """
+    chance = np.random.default_rng(seed)
+    times = np.cumsum(chance.integers(0, 3, int(chance.integers(1, 300))))
+    for _ in range(seed % 4):
+        at = int(chance.integers(0, len(times)))
+        times[at : at + int(chance.integers(1, 9))] += int(chance.integers(-30, 31))
+    begin, end = disorder(times)
+    order = np.arange(len(times))
+    order[begin:end] = begin + np.argsort(times[begin:end], kind="stable")
+    assert order.tolist() == np.argsort(times, kind="stable").tolist()
+    assert begin == end or (order[begin] != begin and order[end - 1] != end - 1)
+    assert disorder(np.array([1, 2, 5, 6, 3, 4, 6, 7])) == (2, 6)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["in order", "clocks go back"])
 @pytest.mark.parametrize("seed", range(12))
-def test_merging_is_sorting(tmp_path: Path, seed: int, disorder: bool) -> None:
+def test_merging_is_sorting(tmp_path: Path, seed: int, back: bool) -> None:
     """
     Description: streams of random lengths in segments of random sizes, with times that repeat within and
     between them, and clocks that go back: the table is what sorting all rows by time gives, with the
@@ -105,14 +124,14 @@ def test_merging_is_sorting(tmp_path: Path, seed: int, disorder: bool) -> None:
     chance = np.random.default_rng(seed)
     counts = chance.integers(0, 120, int(chance.integers(1, 6))).tolist()
     counts[0] += 1  # there is a table only if there are rows
-    tables = [rows_of(chance, n, stream, disorder) for stream, n in enumerate(counts)]
+    tables = [rows_of(chance, n, stream, back) for stream, n in enumerate(counts)]
     rows = int(chance.integers(1, 40))
     found = merged(tmp_path, segments_of(tmp_path / "spill", tables, rows))["error"]
     expected = join_tables(
         [*(table for table in tables if len(table)), tables[0].rows(slice(0, 0))]
     )
     assert found.times.tolist() == expected.times.tolist()
-    for name in (STREAM, "op", "text") if not disorder else ():
+    for name in (STREAM, "op", "text") if not back else ():
         assert found[name].tolist() == expected[name].tolist()
     # Rows of one time from a stream whose clock went back may stand in any order.
     names = (TIMESTAMP, STREAM, "op", "text")

@@ -190,16 +190,35 @@ def order_of(times: Sequence[npt.NDArray[np.int64]]) -> native.Runs:
 
 
 def sort_event(event: str, output: ColumnsFile) -> None:
-    """Bring a whole table into time order: a stream's clock went back between two windows."""
-    order = np.argsort(output.view(event, TIMESTAMP, "values"), kind="stable")
+    """Bring a table into time order: a stream's clock went back between two windows."""
+    times = output.view(event, TIMESTAMP, "values")
+    begin, end = disorder(times)
+    order = np.argsort(times[begin:end], kind="stable")
+    del times
     for name, kind in kinds_of(event).items():
         values = output.view(event, name, "values")
         if kind in ELEMENTS:
             starts = output.view(event, name, "starts")
-            found = Ragged(starts, values).rows(order)
+            rows = np.arange(len(starts) - 1)
+            rows[begin:end] = begin + order
+            found = Ragged(starts, values).rows(rows)
             starts[:], values[:] = found.starts, found.values
         else:
-            values[:] = values[order]
+            values[begin:end] = values[begin:end][order]
+
+
+def disorder(times: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """The rows that are out of order, from the first to the last; those outside can stay where they are.
+
+    times   1 2 5 6 3 4 6 7     (2, 6): nothing before it is later than 3, nothing after it earlier than 6
+    """
+    falls = np.flatnonzero(times[1:] < times[:-1])
+    if not len(falls):
+        return 0, 0
+    first, last = int(falls[0]) + 1, int(falls[-1]) + 1
+    begin = np.searchsorted(times[:first], times[first:].min(), side="right")
+    end = last + np.searchsorted(times[last:], times[:last].max(), side="left")
+    return int(begin), int(end)
 
 
 def rows_until(item: Input, until: int, live: Sequence[Input]) -> int:
