@@ -4,17 +4,21 @@
 Each copy's processes have numbers of their own, since the analysis tells processes, and what they lost, by
 these; and its clock is set later. Nothing is decoded: the numbers are looked for as bytes, those of a
 writer where a sequence number of 64 bits below 2^32 follows, which is how each event begins.
+
+    other_runs.py TRACE FOLDER NUMBER     # a process of its own, since it takes memory
 """
 
 from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
 from fabtrace.model.keys import WRITER_THREADS
+from fabtrace.reader import read
 from fabtrace.tables import Tables
 
 NANOSECONDS = 1_000_000_000
@@ -78,3 +82,16 @@ def later(found: re.Match[bytes], seconds: int) -> bytes:
 def same(value: bytes, _: re.Match[bytes]) -> bytes:
     """What to put for a match: always this, as it is."""
     return value
+
+
+def main() -> None:
+    """Make a folder with so many runs, one after the other."""
+    trace, folder, number = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    tables = read(trace)
+    known, seconds = identities(tables), length_s(tables) + 1
+    for run in range(number):
+        copy_as_other_run(trace, folder / f"run{run}", run, known, run * seconds)
+
+
+if __name__ == "__main__":
+    main()
