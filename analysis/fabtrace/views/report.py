@@ -17,7 +17,7 @@ Sum up a trace: the processes; each session with its bytes, throughput and opera
 waited for; each worker with its utilisation; latency percentiles of each kind of operation; and what
 is missing: lost events, and operations without their end. doc/report.md defines each column.
 
-With --summary the memory does not grow with the trace (155 MB for 54 million events): all figures
+With --summary the memory does not grow with the trace (some 150 MB for 54 million events): all figures
 are the same but percentiles, which are within 0.05 %, and the hosts' clocks, which are not compared.
 """
 
