@@ -2,6 +2,7 @@
 #include "engine_parts.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -106,6 +107,28 @@ static void show_progress(struct engine *engine, uint64_t now)
     progress_show(&engine->progress, now, bytes, share_done(engine, now, bytes));
 }
 
+/* --accept-timeout: whoever has not come by now never will. */
+static void check_missing(struct engine *engine, uint64_t now)
+{
+    const uint64_t limit = engine->options->accept_timeout_ns;
+    uint32_t missing;
+    char text[160];
+
+    if (limit == 0 || engine->signal != 0 || engine->open_count > 0 || engine_all_started(engine)) {
+        engine->alone_ns = now;
+        return;
+    }
+    if (now - engine->alone_ns < limit)
+        return;
+    missing = engine_expected_sessions(engine) - engine->sessions_count - engine->refused;
+    engine->refused += missing;
+    snprintf(text, sizeof(text), "%u of %u sessions did not come: waited %.1f s (--accept-timeout)",
+             missing, engine_expected_sessions(engine), (double)limit / (double)NS_PER_S);
+    FABT_TRACE(error, .session = -1, .code = -FI_ETIMEDOUT, .text = text);
+    progress_wipe(&engine->progress);
+    engine->note(text);
+}
+
 static int serve(struct engine *engine, struct failure *failure)
 {
     for (;;) {
@@ -120,6 +143,7 @@ static int serve(struct engine *engine, struct failure *failure)
         if (rc != 0)
             return rc;
         now = clock_now();
+        check_missing(engine, now);
         if (all_ended(engine) && now >= engine_forgiven_until(engine))
             return 0;
         engine_trace_state_dump(engine, now);
@@ -150,7 +174,7 @@ int engine_run(struct engine *engine, struct failure *failure)
 {
     int rc;
 
-    engine->start_ns = clock_now();
+    engine->start_ns = engine->alone_ns = clock_now();
     engine->instance = fabt_trace_make_instance();
     engine->signal_fd = engine->done_fd = engine->epoll_fd = -1;
     fabt_trace_writer_start(engine->instance, 0);

@@ -34,11 +34,12 @@ struct engine {
     uint32_t open_count;
     uint64_t round_ns; /* when sessions were last opened after none was open */
     uint32_t round;    /* put: rounds started */
-    uint32_t refused;  /* get: refused before they started */
+    uint32_t refused;  /* get: refused before they started, or never seen (--accept-timeout) */
 
     int signal_fd;
     int done_fd;
     int epoll_fd;
+    uint64_t alone_ns;    /* get: since when no session is under way although some are to come */
     uint32_t short_waits; /* in a row, of the main thread */
     atomic_bool cancel;
     int signal; /* that cancelled the run, or 0 */

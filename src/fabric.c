@@ -167,10 +167,11 @@ static int no_provider(const struct fabric_request *request, int rc, struct fail
     return failure_set(
         failure, rc,
         "no libfabric provider%s%.40s has reliable datagrams with messages, tags and RDMA "
-        "writes%s%.60s; offered: %s (see fi_info -l): choose with --provider%s",
+        "writes%s%.60s; offered: %s (see fi_info -l): choose with --provider%s%s",
         name == NULL ? "" : " called ", name == NULL ? "" : name,
         request->bind == NULL ? "" : " at ", request->bind == NULL ? "" : request->bind,
-        offered[0] == '\0' ? "none" : offered, request->bind == NULL ? "" : " and --bind");
+        offered[0] == '\0' ? "none" : offered, request->bind == NULL ? "" : " and --bind",
+        name != NULL && strcmp(name, "shm") == 0 ? ". shm needs room in /dev/shm" : "");
 }
 
 /* Do two socket addresses name the same host, whatever the port? */

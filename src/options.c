@@ -21,6 +21,7 @@ enum long_option {
     OPT_SESSIONS_PER_WORKER,
     OPT_PLACEMENT,
     OPT_TIMEOUT,
+    OPT_ACCEPT_TIMEOUT,
     OPT_TOKEN_FILE,
     OPT_JSON,
     OPT_WORKLOAD,
@@ -64,6 +65,7 @@ static const struct option long_options[] = {
     {"sessions-per-worker", required_argument, NULL, OPT_SESSIONS_PER_WORKER},
     {"placement", required_argument, NULL, OPT_PLACEMENT},
     {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"accept-timeout", required_argument, NULL, OPT_ACCEPT_TIMEOUT},
     {"outlier", required_argument, NULL, OPT_OUTLIER},
     {"token-file", required_argument, NULL, OPT_TOKEN_FILE},
     {"json", required_argument, NULL, OPT_JSON},
@@ -79,7 +81,9 @@ static const char help_head_get[] =
     "exits when all have ended. Give the address to fabtput.\n"
     "\n"
     "  -a, --address-file FILE      publish the address in FILE, atomically, instead\n"
-    "                               of on stdout\n";
+    "                               of on stdout\n"
+    "      --accept-timeout TIME    end when no session is under way and none comes\n"
+    "                               for so long (default: wait for ever)\n";
 
 static const char help_head_put[] =
     "Usage: fabtput [OPTION]... ADDRESS\n"
@@ -98,6 +102,7 @@ static const char help_common[] =
     "  -p, --cpus LIST              pin workers to processors, round robin: 'I - J',\n"
     "                               a list such as 0,2,4-7, or auto: cores before\n"
     "                               hardware threads, near the network device first\n"
+    "                               (get and put on one host: give each its LIST)\n"
     "  -r, --reregister             register a payload buffer before each use and\n"
     "                               deregister it after\n"
     "  -w, --wait                   sleep in epoll_pwait(2) until the provider\n"
@@ -331,6 +336,14 @@ static int take_option(struct options *options, int option, const char *value,
             return bad_value(failure, "--timeout", value,
                              "a time such as 30s or 500ms, at most 720h");
         options->hello_timeout_ns = options->timeout_ns;
+        return 0;
+    case OPT_ACCEPT_TIMEOUT:
+        if (options->role != ROLE_GET)
+            return failure_set_usage(failure, "--accept-timeout is for fabtget (see --help)");
+        if (parse_duration(value, &options->accept_timeout_ns) != 0 ||
+            options->accept_timeout_ns == 0 || options->accept_timeout_ns > TIMEOUT_MAX_NS)
+            return bad_value(failure, "--accept-timeout", value,
+                             "a time such as 30s or 10m, at most 720h");
         return 0;
     case OPT_OUTLIER:
         if (parse_duration(value, &options->outlier_ns) != 0 || options->outlier_ns == 0 ||

@@ -54,8 +54,9 @@ struct options {
     uint32_t workers;   /* 0: as many as the sessions need */
     uint32_t sessions_per_worker;
     enum placement placement;
-    uint64_t timeout_ns;       /* a session without progress */
-    uint64_t hello_timeout_ns; /* put: waiting for the acknowledgement */
+    uint64_t timeout_ns;        /* a session without progress */
+    uint64_t hello_timeout_ns;  /* put: waiting for the acknowledgement */
+    uint64_t accept_timeout_ns; /* get: waiting for sessions while there are none; 0: for ever */
     uint64_t outlier_ns; /* an operation that takes longer gets an event of its own; 0: none */
     bool has_token;
     uint64_t token[2];

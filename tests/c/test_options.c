@@ -399,6 +399,8 @@ static void unknown_options_are_named(void **state)
         {ROLE_GET, {"-g"}, {"-g"}}, /* put's */
         {ROLE_GET, {"-k", "1"}, {"-k"}},
         {ROLE_PUT, {"-a", "file", ADDRESS}, {"-a"}}, /* get's */
+        {ROLE_PUT, {"--accept-timeout", "1s", ADDRESS}, {"--accept-timeout", "fabtget"}},
+        {ROLE_GET, {"--accept-timeout", "0"}, {"--accept-timeout", "'0'"}},
         {ROLE_PUT, {"-cq", ADDRESS}, {"-q"}},
         {ROLE_GET, {"--bogus"}, {"--bogus"}},
         {ROLE_GET, {"--bogus=3"}, {"--bogus"}},

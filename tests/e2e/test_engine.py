@@ -404,6 +404,26 @@ def test_get_keeps_to_its_limit(world: World, mine: list[str], yours: list[str],
     assert "refused the session" in put.err
 
 
+def test_nobody_comes(world: World) -> None:
+    done = world.run(world.get, *common("shm"), "-w", "-n", "3", "--accept-timeout", "300ms")
+    assert done.code == 1
+    assert "3 of 3 sessions did not come: waited 0.3 s (--accept-timeout)" in done.err
+
+
+def test_a_session_that_never_comes(world: World) -> None:
+    """get serves the one that came, then waits so long for the other and says what is missing."""
+    server = world.start(
+        world.get, *common("shm"), "-n", "2", "--accept-timeout", "6s", "--json", "-"
+    )
+    words = [*common("shm"), "-n", "2", "-k", "1", "--timeout", "20s", "--total", str(TOTAL)]
+    assert world.finish(world.start(world.put, *words, first_line(server))).code == 0
+    done = world.finish(server)
+    assert done.code == 1
+    assert "1 of 2 sessions did not come: waited 6.0 s (--accept-timeout)" in done.err
+    document = json.loads(done.out)
+    assert document["sessions_ok"] == document["sessions_failed"] == 1
+
+
 def test_a_run_that_ends_within_its_warm_up(world: World) -> None:
     words = ["--workload", "stream", "--total", "1M", "--json", "-"]
     get, put = pair(world, "shm", ["--json", "-"], [*words, "--warmup", "10m"])
