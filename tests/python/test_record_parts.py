@@ -273,7 +273,7 @@ def emitted(writer: int, seq: int, name: str, count: int) -> str:
 
 
 def tallied(text: str) -> tally.Tally:
-    result = tally.Tally()
+    result = tally.Tally(declared={b"load"})
     result.add(text.encode())
     return result
 
@@ -300,6 +300,7 @@ def test_lost_at_the_beginning_in_the_middle_and_at_the_end() -> None:
     assert tallied(start + lines("load", 1025, [0, 3])).lost == 2
     assert tallied(start + lines("load", 1025, [0]) + emitted(1025, 0, "load", 4)).lost == 3
     assert tallied(start + emitted(1025, 0, "load", 4)).lost == 4
+    assert tallied(start + emitted(1025, 0, "another_level", 4)).lost == 0
 
 
 def test_what_was_before_the_recording_is_not_lost() -> None:

@@ -92,7 +92,7 @@ class Tally:
         return sum(self._lost(series, end) for series, end in self.ends.items())
 
     def _lost(self, series: Series, end: int) -> int:
-        if series[1] not in self.declared:
+        if series not in self.counts and series[1] not in self.declared:
             return 0
         if series[0] // WRITER_THREADS in self.started:
             return end - self.counts[series]
