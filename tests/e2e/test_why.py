@@ -116,7 +116,7 @@ def test_four_spinning_sessions_share_a_processor(world: World, trace: Path) -> 
     )  # fmt: skip
     document = view(world, "why", trace)
     check_accounts(document, trace)
-    # get's one worker has four sessions to serve, and that may be as much in the way: the plant is put's.
+    check_first(document, "off_cpu", "put")
     mine = [f for f in document["findings"] if f["process"] == "put"]
     assert mine[0]["cause"] == "off_cpu" and mine[0]["stands_out"], mine
     assert mine[0]["share"] > 0.25
@@ -142,7 +142,8 @@ def test_a_worker_pinned_onto_a_busy_processor(world: World, trace: Path) -> Non
 
 def test_get_offers_too_little_memory(world: World, trace: Path) -> None:
     """Three buffers of some 30 bytes circulate while put has 64 to send."""
-    record(world, trace, [], ["--total", "1M"], provider=SHM)
+    here, there = two_processors()
+    record(world, trace, ["-p", there], ["-p", here, "--total", "6M"], provider=SHM)
     document = view(world, "why", trace)
     check_accounts(document, trace)
     check_first(document, "memory", "put")

@@ -11,12 +11,17 @@ then. So a finding is ranked by how many times its share of the time exceeds wha
     worker_busy      10 %    few sessions share a worker, and it has time for them
     payload          20 %    making or verifying bytes is cheap beside moving them
     posting          30 %    a provider may do its work in the posting call
-    memory, provider 50 %    somebody has to wait for something
+    memory           30 %    get offers more than is in flight
+    provider         50 %    put has to wait for something
     set_up           50 %    a session lasts longer than its handshake
 
 For this all shares but that of off_cpu are taken of the time in which the workers had their processors, so
 that a machine that is busy with something else does not hide what would hold the run up on an idle one. The
 shares that are shown are of the wall time, as in the accounts.
+
+A wait while the own worker serves others is that worker's fault as far as it is saturated: where it also has
+time to look and finds nothing, nothing was there to take. So that share counts times the part of the waits
+in which the worker was busy, not polling or asleep.
 
 A wait for memory is the peer's fault only as far as the peer itself is not held up: of it counts the share
 of the other end's time that this one merely waited for writes, and was not off its processor, busy with
@@ -53,7 +58,7 @@ NORMAL = {
     "worker_busy": 0.10,
     "payload": 0.20,
     "posting": 0.30,
-    "memory": 0.50,
+    "memory": 0.30,
     "provider": 0.50,
     "set_up": 0.50,
 }
@@ -227,6 +232,10 @@ def look_worker_busy(case: Case) -> Finding:
     def share(account: SessionAccount) -> float:
         return account.share(parts=[OTHERS])
 
+    def blamed(account: SessionAccount) -> float:
+        others, free = share(account), account.share(parts=[POLLING, ASLEEP])
+        return others * others / (others + free) if others > 0 else 0.0
+
     worst = case.worst(share)
     name = worst.session.label
     text = (
@@ -240,7 +249,7 @@ def look_worker_busy(case: Case) -> Finding:
                 f"; {name}, the worst, {percent(share(worst))}: worker {worker.number} serves "
                 f"{worker.sessions} sessions at {percent(worker.utilisation or 0.0)} utilisation"
             )
-    return case.finding("worker_busy", share, text)
+    return case.finding("worker_busy", blamed, text)
 
 
 def look_deferred(case: Case) -> Finding:
