@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from test_recorder import event_names, summary
-from world import FABTRACE, SECONDS, World, wait_busy
+from world import FABTRACE, SECONDS, World, wait_busy, worker_ticks
 
 LONG = ("--rounds", "100000000")  # until the test ends it
 
@@ -88,6 +88,9 @@ def test_sessions_that_ran_before(world: World, trace: Path) -> None:
         wait_busy(program)
     process = attach(world, trace, "--pid", f"{get.pid},{put.pid}")
     wait_for_events(trace)
+    # Workers say who they are and whom they serve within a tenth of a second of noticing a recorder.
+    for program in (get, put):
+        wait_busy(program, worker_ticks(program.pid) + 50)
     for program in (get, put):
         program.send_signal(signal.SIGINT)
     assert [world.finish(program).code for program in (get, put)] == [0, 0]

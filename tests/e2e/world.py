@@ -62,18 +62,25 @@ def worker_threads(pid: int) -> list[Path]:
     ]
 
 
+def worker_ticks(pid: int) -> int:
+    """The CPU time of a program's busiest worker, in ticks of the kernel; 0 if it has none."""
+    ticks = [0]
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+        for task in worker_threads(pid):
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            ticks.append(int(fields[11]) + int(fields[12]))
+    return max(ticks)
+
+
 def wait_busy(process: subprocess.Popen[str], ticks: int = 30) -> None:
     """
-    Return when a worker has used some CPU time: the transfer goes on. (A handshake takes a worker
+    Return when a worker has used so much CPU time: the transfer goes on. (A handshake takes a worker
     nearly none. The process as a whole may use that much before it has read its options.)
     """
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            for task in worker_threads(process.pid):
-                fields = (task / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[11]) + int(fields[12]) >= ticks:
-                    return
+        if worker_ticks(process.pid) >= ticks:
+            return
         time.sleep(0.01)
     pytest.fail(f"no progress: {process.communicate()}")
 
