@@ -435,7 +435,8 @@ def session_row(
         for other, there in sides.items()
         if side.local and side.peer and (there.local, there.peer) == (side.peer, side.local)
         and other[0] != instance
-        and (there.open or {}).get("run_id") == opened.get("run_id")
+        # Without `session_open`, or with an older peer, the run is not known: any may be it.
+        and len({opened.get("run_id", 0), (there.open or {}).get("run_id", 0)} - {0}) <= 1
     ]  # fmt: skip
     row = {
         "session": f"{names[instance]}:{number}",
